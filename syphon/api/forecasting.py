@@ -290,7 +290,7 @@ class Seen(NamedTuple):
     """What the peek and the destinations have shown."""
 
     messages: int
-    """All active messages, also those that were not asked for."""
+    """All active and deferred messages, also those that were not asked for."""
     destinations: list[DestinationSummary]
     refused: list[DeadLetterPreview]
     answers: Answers
@@ -302,17 +302,17 @@ _EMPTY = Seen(0, [], [], {}, {})
 
 def _look(config: Config, chosen: list[SelectedQueue], options: DrainOptions, session: SparkSession | None) -> Seen:
     with spark_session(config.pipeline, "syphon drain --dry-run", given=session) as spark:
-        active = backlog_frame(spark, chosen).where("state = 'active'").persist()
+        movable = backlog_frame(spark, chosen).where("state IN ('active', 'deferred')").persist()
         try:
             with looking():
-                everything = active.count()
-            frame = active.where(options.messages.sql())
+                everything = movable.count()
+            frame = movable.where(options.messages.sql())
             destinations, refused = with_renames(summary(frame), chosen), dead_letter_previews(frame)
             answers = _answers(chosen, [(found.pair, found.destination) for found in destinations if found.destination])
             too_large = larger_than(frame, {key: size for key, size in answers.items() if isinstance(size, int)})
             return Seen(everything, destinations, refused, answers, too_large)
         finally:
-            active.unpersist()
+            movable.unpersist()
 
 
 class Stopped(NamedTuple):

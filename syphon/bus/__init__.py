@@ -23,12 +23,24 @@ from .connection import (
     wait_for_traffic,
 )
 from .data_plane import DataPlaneAdministration
+from .deferred import DeferredReceiver
 from .factory import administration_of, client_of, connected, namespace_of
-from .links import Arrival, LinkState, ManagementReply, RawReceiver, RawSender, RequestLink, Sent, Settled
+from .links import (
+    Arrival,
+    LinkState,
+    ManagementNode,
+    ManagementReply,
+    RawReceiver,
+    RawSender,
+    RequestLink,
+    Sent,
+    Settled,
+)
 from .namespace import Namespace, NamespaceStatus
 from .opening_errors import explain
 from .pair import Pair, SideFault
 from .peeking import FIRST_OF_PARTITION, MessageState, Peeked, Peeker, peek, peek_pages, sequence_bounds
+from .ping import PING_TYPE, ping_payload
 from .runtime import RUNTIME, Runtime
 from .sdk_clients import (
     CloseWatch,
@@ -58,7 +70,9 @@ __all__ = [
     "FIRST_OF_PARTITION",
     "HANDSHAKE_WITHIN",
     "NOTICING_PAUSE",
+    "PING_TYPE",
     "DataPlaneAdministration",
+    "DeferredReceiver",
     "LinkState",
     "MessageState",
     "Namespace",
@@ -72,6 +86,7 @@ __all__ = [
     "RawReceiver",
     "RawSender",
     "Runtime",
+    "ManagementNode",
     "ManagementReply",
     "RequestLink",
     "RetryPolicy",
@@ -96,6 +111,7 @@ __all__ = [
     "namespace_of",
     "payloads_of",
     "peek",
+    "ping_payload",
     "peek_pages",
     "disable_retries",
     "refuse_use",

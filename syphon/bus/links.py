@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from syphon.amqp import Described, Map, Message, Properties, Section, ULong, Value, properties_bytes, section_bytes
-from syphon.amqp.frames import Attach, Error, Flow, Rejected, Released, Source, Target
+from syphon.amqp.frames import Attach, Error, Flow, Modified, Rejected, Released, Source, Target
 from syphon.model import Interrupted, SyphonError, from_condition
 
 from .fast_frames import ACCEPTED, ACCEPTED_BYTES
@@ -26,6 +26,7 @@ SENDER, RECEIVER = False, True
 UNSETTLED, SECOND = 0, 1
 BATCH_SIZE = "com.microsoft:max-message-batch-size"
 RELEASED = Released().to_bytes()
+DEFERRED = Modified(delivery_failed=True, undeliverable_here=True).to_bytes()
 _OUTCOMES = {0x24: "accepted", 0x25: "rejected", 0x26: "released", 0x27: "modified"}
 
 
@@ -149,11 +150,30 @@ class RawSender(RawLink, Generic[T]):
         return super().awaits_answer_since()
 
 
+class SettlingLink(Protocol):
+    """What settles the messages that it has received: a link, or the management node for deferred messages."""
+
+    path: str
+
+    @property
+    def state(self) -> LinkState: ...
+
+    def complete(self, arrival: Arrival) -> None: ...
+
+    def release(self, arrival: Arrival) -> None: ...
+
+    def defer(self, arrival: Arrival) -> None: ...
+
+    def dead_letter(self, arrival: Arrival, reason: str, description: str) -> None: ...
+
+    def settling_since(self, arrival: Arrival) -> float | None: ...
+
+
 @dataclass(slots=True, eq=False)
 class Arrival:
     """A message as it came from a backlog queue, locked for us. Only the link that received it can settle it."""
 
-    link: RawReceiver
+    link: SettlingLink
     delivery_id: int
     lock_token: bytes
     payload: bytes
@@ -233,6 +253,10 @@ class RawReceiver(RawLink):
     def release(self, arrival: Arrival) -> None:
         """Gives the message back to the queue unchanged; its delivery count does not change."""
         self._settle(arrival, "released", RELEASED)
+
+    def defer(self, arrival: Arrival) -> None:
+        """Sets the message aside in the queue: from now on it is received by its sequence number only."""
+        self._settle(arrival, "modified", DEFERRED)
 
     def dead_letter(self, arrival: Arrival, reason: str, description: str) -> None:
         info = Map.symbols({"DeadLetterReason": reason, "DeadLetterErrorDescription": description})
@@ -342,6 +366,30 @@ class RequestLink:
     def close(self) -> None:
         self._requests.close()
         self._replies.close()
+
+
+class ManagementNode:
+    """The management node of an entity, over one pair of links for all who ask it: a connection has few links."""
+
+    def __init__(self, entity: str) -> None:
+        self.entity = entity
+        self._link: RequestLink | None = None
+
+    def link(self, wire: Wire) -> RequestLink:
+        """The links to it. New ones if the last ones were lost: whoever has asked on those sees their `error`."""
+        if self._link is None or self._link.error is not None:
+            self.close()
+            self._link = RequestLink(wire, f"{self.entity}/$management")
+        return self._link
+
+    def work(self) -> None:
+        if self._link is not None:
+            self._link.work()
+
+    def close(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None
 
 
 class _ReplyLink(RawLink):

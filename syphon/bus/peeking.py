@@ -23,7 +23,7 @@ from syphon.amqp import Int, Long, Malformed, Map, Section, UInt, Value, decode,
 from syphon.model import DestinationBusy, DestinationSilent, SyphonError, from_condition
 
 from .connection import Connection
-from .links import ManagementReply, RequestLink
+from .links import ManagementNode, ManagementReply, RequestLink
 
 PAGE = 250
 """The most messages that Service Bus returns at once."""
@@ -172,8 +172,15 @@ class Peeker:
     """Peeks at one entity without waiting: its owner asks for a page, and takes it in a later turn."""
 
     def __init__(
-        self, connection: Connection, path: str, *, most: int = PAGE, answer_within: float = ANSWER_WITHIN
+        self,
+        connection: Connection,
+        path: str,
+        *,
+        most: int = PAGE,
+        answer_within: float = ANSWER_WITHIN,
+        node: ManagementNode | None = None,
     ) -> None:
+        """`node` is the entity's management node, if its links are shared with others."""
         self.connection = connection
         self.path = path
         self.is_waiting = False
@@ -183,6 +190,7 @@ class Peeker:
         self._count = min(most, FIRST_PAGE)
         self._start = 1
         self._needed = most
+        self._node = node
         self._link: RequestLink | None = None
         self._is_asked = False
         self._requests = 0
@@ -219,7 +227,7 @@ class Peeker:
 
     def close(self) -> None:
         link, self._link, self.is_waiting = self._link, None, False
-        if link is not None:
+        if link is not None and self._node is None:
             link.close()
 
     def _work(self) -> None:
@@ -229,7 +237,8 @@ class Peeker:
         if self._link is None:
             if not self.connection.tokens.allow(self.path):
                 return
-            self._link = RequestLink(self.connection.wire, f"{self.path}/$management")
+            wire = self.connection.wire
+            self._link = RequestLink(wire, f"{self.path}/$management") if self._node is None else self._node.link(wire)
         if not self._is_asked:
             self._is_asked = True
             self._requests += 1

@@ -302,10 +302,9 @@ def _show_outage(inputs: CostInputs, estimate: Estimate, prices: Prices) -> None
     _title(f"\nOne destination takes nothing for {hours:g} hours, {inputs.waiting:,} messages wait for it")
     _show(estimate.silence, prices, inputs.tier)
     for number, what in (
-        (dead.first_receives, "receives, until every worker knows"),
+        (dead.first_receives, "receives, after which the messages are deferred"),
         (dead.browse_peeks, "peeks, to look through the queues once"),
-        (dead.peeks, "peeks, to find newcomers"),
-        (2 * dead.tries, "receives and sends, to try the destination with one message"),
+        (dead.tries, "pings, to find out whether the destination is available"),
     ):
         click.echo(f"  {number:>15,}  {what}")
     entities = "1 entity" if inputs.entities == 1 else f"{inputs.entities:,} entities"

@@ -12,12 +12,8 @@ LONG_POLL = 900
 """Seconds that one receive waits at an idle queue (S1)."""
 CHUNK = 64 * 1024
 """Bytes of a message in one billed operation; a larger message counts as several."""
-PEEK_EVERY = 5
-"""Seconds between peeks into a queue that holds only messages for destinations that back off."""
 PEEK_PAGE = 250
 """Messages that one peek returns at most."""
-FIRST_LEFT = 200
-"""Messages that a worker receives from a queue, at most, before it knows that their destination takes nothing."""
 FIRST_PAUSE, LONGEST_PAUSE = 30, 120
 """Seconds between tries of a destination that is missing, disabled or full: each failure doubles them (S9)."""
 PING_EVERY = 60
@@ -48,17 +44,15 @@ class DeadDestination:
     """The operations of all workers while one destination takes nothing, and all queues hold messages for it."""
 
     first_receives: int
-    """Until each worker knows: one by the doorbell, then up to 200 by the job, for each queue."""
+    """Each message once, before it is deferred; and once more for the ring of each queue."""
     browse_peeks: int
-    """To read each queue once, page by page, for messages that can move."""
-    peeks: int
-    """To look for newcomers, every five seconds."""
+    """To look through each queue once, page by page, for deferred messages."""
     tries: int
-    """A receive and a send of one message, whenever a back-off is over."""
+    """A ping, whenever a back-off is over."""
 
     @property
     def operations(self) -> int:
-        return self.first_receives + self.browse_peeks + self.peeks + 2 * self.tries
+        return self.first_receives + self.browse_peeks + self.tries
 
 
 def idle_receives(queues: int, days: int, long_poll: int = LONG_POLL, workers: int = 1) -> int:
@@ -110,8 +104,7 @@ def dead_destination(queues: int, messages: int, hours: float, workers: int = 1)
     seconds = round(hours * HOUR)
     each = -(-messages // queues)
     return DeadDestination(
-        first_receives=workers * queues * (1 + min(each, FIRST_LEFT)) if messages else 0,
+        first_receives=messages + workers * queues if messages else 0,
         browse_peeks=workers * queues * (1 + each // PEEK_PAGE) if messages else 0,
-        peeks=workers * queues * (seconds // PEEK_EVERY) if messages else 0,
         tries=workers * tries_within(seconds) if messages else 0,
     )

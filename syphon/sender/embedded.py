@@ -19,8 +19,8 @@ from azure.servicebus import ServiceBusClient
 
 from syphon.backlog import QueueName
 from syphon.bus import HANDSHAKE_WITHIN, NOTICING_PAUSE, Connection, Namespace, Pair, SideFault
-from syphon.model import Faulted, Outcome, Result, SyphonError
-from syphon.transfer import MOST_QUEUES, BackoffGate, Ended, Listener, Pump, PumpOptions, Ring
+from syphon.model import EntityPath, Faulted, Outcome, Result, SyphonError
+from syphon.transfer import MOST_QUEUES, BackoffGate, Ended, Listener, Pump, PumpOptions
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class EmbeddedSyphon:
         """How often a message was left in the backlog, to be received again."""
         self._clients = primary, secondary
         self._queues = queues
-        self._waiting: queue.SimpleQueue[tuple[str, Ring]] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
         """The backlog queues that have rung."""
         self._served: dict[str, int] = {}
         """The queues that the pump serves, and how many of their messages it had left before."""
@@ -61,7 +61,7 @@ class EmbeddedSyphon:
             name,
             self._new_pair(now),
             queues,
-            on_message=lambda queue, ring: self._waiting.put((queue, ring)),
+            on_message=lambda queue, _: self._waiting.put(queue),
             gate=self._gate,
             now=now,
         )
@@ -117,18 +117,16 @@ class EmbeddedSyphon:
     def _turn(self) -> None:
         self._arm_troubled()
         try:
-            name, ring = self._waiting.get(timeout=TURN)
+            name = self._waiting.get(timeout=TURN)
         except queue.Empty:
             return
-        self._move(name, ring)
+        self._move(name)
 
-    def _move(self, name: str, ring: Ring) -> None:
+    def _move(self, name: str) -> None:
         """Runs a pump on a backlog queue, and on those that ring meanwhile."""
         pair = self._new_pair()
         pump = self._pump = Pump(pair.secondary, pair.primary, self._note, OPTIONS)
-        for known in self._gate.now():
-            pump.back_off(known)
-        self._serve(pump, name, ring)
+        self._serve(pump, name)
         try:
             for _ in pump.turns():
                 if self._stopping.is_set() or any(side.has_ended for side in self.sides):
@@ -146,16 +144,20 @@ class EmbeddedSyphon:
             for side_used in pair.sides:
                 side_used.close()
 
-    def _serve(self, pump: Pump, name: str, ring: Ring) -> None:
+    def _serve(self, pump: Pump, name: str) -> None:
         known = pump.queues.get(name)
-        self._served[name] = known.counters.left if known is not None else 0
-        pump.serve(name, most_left=ring.most_left)
+        self._served[name] = known.counters.received if known is not None else 0
+        failing = self._gate.known()
+        for destination in failing:
+            pump.back_off(destination)
+        waiting = {EntityPath.of(destination.path).key for destination in failing}
+        pump.serve(name, waiting=waiting.union(self._listener.waiting(name)))
 
     def _serve_waiting(self, pump: Pump) -> None:
         """Hands the queues to the pump that have rung since the last turn."""
         self._arm_troubled()
         while pump.accepting and len(self._served) < MOST_QUEUES and not self._waiting.empty():
-            self._serve(pump, *self._waiting.get())
+            self._serve(pump, self._waiting.get())
 
     def _take_back(self, pump: Pump) -> None:
         """Listens again to the queues whose service has ended."""
@@ -163,19 +165,19 @@ class EmbeddedSyphon:
         if ended:
             self._learn(pump)
         for name in ended:
-            served, left_before = pump.queues[name], self._served.pop(name)
+            served, received_before = pump.queues[name], self._served.pop(name)
             if served.error is not None:
                 log.warning("%s cannot be received from: %s Next try in %g s", name, served.error, REST)
                 self._troubled[name] = time.monotonic() + REST
                 continue
             if served.ended is Ended.PRIMARY_AWAY:
                 self._listener.missed_primary()
-            self._listener.arm(name, browse=served.counters.left > left_before)
+            self._listener.arm(name, look=served.counters.received > received_before)
 
     def _learn(self, pump: Pump) -> None:
         """Remembers which destinations back off, and that the others which took a message have worked."""
         failing = pump.backing_off()
-        worked, self._worked = self._worked, set()
+        worked, self._worked = self._worked.union(pump.destinations.recovered()), set()
         for path in worked - {known.path for known in failing}:
             self._gate.forget(path)
         self._gate.learn(failing)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from syphon.bus import payloads_of
+from syphon.bus import PING_TYPE, payloads_of
 
 Messages: TypeAlias = ServiceBusMessage | AmqpAnnotatedMessage | list[Any] | ServiceBusMessageBatch
 
@@ -58,9 +58,6 @@ def scheduled_copies(messages: Messages, when: datetime) -> list[Any]:
         annotated.annotations = {**(annotated.annotations or {}), _SCHEDULED: when}
         copies.append(message)
     return copies
-
-
-PING_TYPE = "application/vnd.ms-servicebus-ping"
 
 
 def ping_message() -> ServiceBusMessage:

@@ -38,8 +38,12 @@ class HandOver(BaseModel):
     queue: str
     number: int = 1
     """Counts how often the driver has handed out this queue: a higher number is a new service."""
-    most_left: int | None = None
-    """The service ends after so many messages that had to be left, if none was accepted. None: it reads on."""
+    deferred: bool = False
+    """The service looks for deferred messages at once."""
+    waiting: tuple[str, ...] = ()
+    """Destinations that may have deferred messages. The service looks for these when one of them is available."""
+    failing: tuple[DestinationBackoff, ...] = ()
+    """Destinations that have failed, as the driver knows from other slots. Their back-offs may be over."""
 
 
 class QueueReport(BaseModel):
@@ -87,6 +91,8 @@ class SlotReport(BaseModel):
     """Destinations that accept nothing now. Their messages stay in the backlog."""
     rejecting: tuple[DestinationBackoff, ...] = ()
     """Destinations whose messages go to the dead letters."""
+    recovered: tuple[str, ...] = ()
+    """Destinations that had failed, and are available."""
     traces: tuple[BatchTrace, ...] = ()
     """Batches that were settled since the previous report."""
     is_accepting: bool = True

@@ -276,7 +276,9 @@ class Slot:
         # How long destinations take to answer is counted for the whole slot: it is kept with its first queue.
         send = Durations() if self._stats else self._pump.destinations.send_times
         self._stats.setdefault(handed.queue, Stats(send=send))
-        self._pump.serve(handed.queue, most_left=handed.most_left)
+        for known in handed.failing:
+            self._pump.back_off(known)
+        self._pump.serve(handed.queue, deferred=handed.deferred, waiting=handed.waiting)
         # Last: the reporter's thread must not report the end of the service before as that of this one.
         self._taken_up[handed.queue] = handed.number
 
@@ -307,6 +309,7 @@ class Slot:
         report.queues = tuple(self._queue_report(queue) for queue in list(pump.queues.values()))
         report.backing_off = tuple(pump.backing_off()[:MOST_BACKING_OFF])
         report.rejecting = tuple(pump.rejecting()[:MOST_DESTINATIONS])
+        report.recovered = tuple(pump.destinations.recovered()[:MOST_BACKING_OFF])
         report.traces = pump.traces.take()
         report.is_accepting, report.is_primary_connected = pump.accepting, pump.is_primary_connected
         report.sending, report.receiving = self._sending, self._receiving

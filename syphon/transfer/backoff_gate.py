@@ -97,6 +97,11 @@ class BackoffGate:
         named = destination_of(payload)
         return None if named is None else self.renames.actual(named)
 
+    def has_failed(self, destination: str) -> bool:
+        """Whether a destination (the key of its path) has failed, and not worked since."""
+        with self._lock:
+            return destination in self._until
+
     def can_move(self, destination: str) -> bool:
         """Whether a destination (the key of its path) does not back off.
 

@@ -13,7 +13,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from syphon.bus import Connection, LinkState, RawSender, Sent
+from syphon.bus import Connection, LinkState, RawSender, Sent, ping_payload
 from syphon.model import (
     DestinationBusy,
     DestinationDisabled,
@@ -82,6 +82,8 @@ class SendResults:
     accepted: list[MessageTransfer] = field(default_factory=list)
     refused: list[tuple[MessageTransfer, SyphonError]] = field(default_factory=list)
     left: list[tuple[MessageTransfer, SyphonError]] = field(default_factory=list)
+    timed_out: list[tuple[MessageTransfer, SyphonError]] = field(default_factory=list)
+    """Left because of their session or partition key: the destination may be available for others."""
     late: list[MessageTransfer] = field(default_factory=list)
     """Not sent, because their locks have expired, or are about to."""
     sent: int = 0
@@ -101,9 +103,15 @@ class Destination:
         self.suspicion = Suspicion()
         self.is_paused = False
         """The operator paused it, whatever its state."""
+        self.has_accepted = False
+        """Whether it has accepted a message or a ping, and has not failed since."""
+        self.has_recovered = False
+        """Whether it had failed before that."""
         self.used_at = 0.0
         self.left = 0
         """How many of its messages stayed in the backlog since it last accepted one."""
+        self._wants_ping = False
+        """A ping is to show whether it is available."""
         self._sender: RawSender[Batch] | None = None
         self._unsent = Unsent()
         self._messages_under_way = self._bytes_under_way = 0
@@ -120,6 +128,10 @@ class Destination:
     def state(self) -> State:
         return self.breaker.state
 
+    def defers(self, now: float) -> bool:
+        """Whether the messages that it leaves are deferred: it is paused or unavailable, and not only one key of it."""
+        return self.is_paused or isinstance(self.breaker.state_at(now), BackingOff)
+
     def pause(self, is_paused: bool) -> None:
         """Pauses the destination, or ends the pause, as the operator asked."""
         self.is_paused = is_paused
@@ -132,11 +144,17 @@ class Destination:
         else:
             self._unsent.pending.add(transfer)
 
+    def ping(self) -> None:
+        """Finds out without a message whether it is available: with an attach, and a ping if that is not refused."""
+        self._wants_ping = not (self._unsent or self.is_under_way)
+
     def has_work(self) -> bool:
         """Whether there is something to send, or an answer to wait for."""
         sender = self._sender
         return bool(
-            self._unsent or (sender is not None and (sender.results or sender.awaits_answer_since() is not None))
+            self._wants_ping
+            or self._unsent
+            or (sender is not None and (sender.results or sender.awaits_answer_since() is not None))
         )
 
     @property
@@ -148,7 +166,7 @@ class Destination:
 
     def can_spare_its_link(self) -> bool:
         sender = self._sender
-        return sender is not None and not (self._unsent or sender.under_way or sender.results)
+        return sender is not None and not (self._unsent or self._wants_ping or sender.under_way or sender.results)
 
     @property
     def is_under_way(self) -> bool:
@@ -162,7 +180,7 @@ class Destination:
         return (
             suspicion.limit is not None
             and now >= suspicion.not_before
-            and bool(self._unsent)
+            and (bool(self._unsent) or self._wants_ping)
             and not self.is_paused
             and isinstance(self.breaker.state_at(now), Available)
         )
@@ -196,20 +214,25 @@ class Destination:
             self._refuse_all(results, state.because)
         elif share is HELD:
             self._make_room(results, now)
-        elif connection is not None and self._unsent:
+        elif connection is not None and (self._unsent or self._wants_ping):
             self.used_at = now
             self._send(connection, results, now, share, room)
             self._leave_if_stuck(results, now)
-        self.left += len(results.left)
+        if not isinstance(state, Available):
+            self._wants_ping = False
+        self.left += len(results.left) + len(results.timed_out)
         results.busy, self._busy = self._busy, 0
         return results
 
     def _leave_if_stuck(self, results: SendResults, now: float) -> None:
         """Leaves pending messages that could not be sent for long: all destinations share one window."""
-        if not self._unsent:
+        if not (self._unsent or self._wants_ping):
             return
         if self._stuck_since is None:
             self._stuck_since = now
+        elif self._wants_ping and now - self._stuck_since > STUCK:
+            self._wants_ping = False
+            self._fail(DestinationSilent(f"'{self.path}' takes nothing at the moment."), now)
         elif now - self._stuck_since > (STUCK_AGAIN if self.breaker.failures else STUCK):
             self._leave_all(results, DestinationSilent(f"'{self.path}' takes nothing at the moment."))
             if self._sender is None:
@@ -234,11 +257,15 @@ class Destination:
             if most <= 0:
                 self._stuck_since = None  # it waits for the congestion control, and the destination is not to blame
                 return
-            if self.suspicion.limit is not None:
+            if self.suspicion.limit is not None and self._unsent:
                 batch = self._next_for_trial(sender, min(most, self.suspicion.limit))
             else:
                 batch = self._next_batch(sender, 1 if self.breaker.busy_in_a_row else most)
             if not batch:
+                if self._wants_ping and not sender.under_way:
+                    self._wants_ping = False
+                    self.suspicion.was_tried = True
+                    sender.send(ping_payload(), 0, [])
                 return
             if any(transfer.is_late for transfer in batch):  # the process stood still, or the message came again
                 late, batch = split(batch, lambda transfer: transfer.is_late)
@@ -338,18 +365,28 @@ class Destination:
 
     def _handle(self, sent: Sent[Batch], results: SendResults, now: float) -> None:
         batch, error = sent.ticket, sent.error
+        if (
+            not batch
+            and isinstance(error, Impossible)
+            and not isinstance(error, DestinationMissing | DestinationDisabled)
+        ):
+            error = None  # it has refused the ping, but not messages
         if error is None:
             if self.suspicion.waiting:
                 for transfer in batch:
                     self.suspicion.waiting.pop(transfer.key, None)
+            self.has_recovered = self.has_recovered or self.breaker.failures > 0
             self.breaker.worked()
-            if self._keys:
+            if self._keys and batch:
                 self._keys.worked(_key(batch))
+            self.has_accepted = True
             self.left = self._failed_singles = 0
             self._stuck_since = None
             if len(batch) > 1:
                 self._refused_batches = 0
             results.accepted += batch
+        elif not batch:
+            self._fail(error, now)
         elif sent.unknown and self._has_lost_its_link():
             # An unknown outcome counts as not sent: send again, with the same message id (D10).
             if self.suspicion.limit is None:
@@ -361,8 +398,10 @@ class Destination:
             if self._busy:
                 self._busy = max(self._busy, len(batch))
             self._unsent.again.appendleft(batch)
-        elif isinstance(error, DestinationSilent) and self._is_one_key_to_blame(batch, now):
-            results.left += [(transfer, error) for transfer in batch]
+        elif isinstance(error, DestinationSilent) and _key(batch) != NO_KEY:
+            if not self._is_one_key_to_blame(batch, now):
+                self._fail(error, now)
+            results.timed_out += [(transfer, error) for transfer in batch]
         elif not isinstance(error, Impossible | DestinationFailed):
             self._fail(error, now)
             results.left += [(transfer, error) for transfer in batch]
@@ -405,6 +444,7 @@ class Destination:
 
     def _fail(self, error: SyphonError, now: float) -> None:
         self.breaker.failed(error, now)
+        self.has_accepted = self.has_recovered = False
         self._stuck_since = None
         if isinstance(error, DestinationBusy) and self.breaker.busy_in_a_row == 1:
             self._busy = max(self._busy, 1)  # later ones say nothing new about the namespace: only this entity is busy
@@ -412,15 +452,15 @@ class Destination:
     # --- one key -------------------------------------------------------------------------------------------------
 
     def _is_one_key_to_blame(self, batch: Batch, now: float) -> bool:
-        """Whether a timeout concerns one session or partition key, as far as is known. Then that key backs off."""
-        key = _key(batch)
-        return key != NO_KEY and self._keys.failed(key, now) < FAILED_KEYS
+        """Backs off the key of a batch that timed out. Whether that is all, as far as is known: the destination is to
+        blame if several keys time out in a row."""
+        return self._keys.failed(_key(batch), now) < FAILED_KEYS
 
     def _leave_failing_keys(self, results: SendResults, now: float) -> None:
         """Leaves the messages of keys that back off."""
         because = DestinationSilent(f"'{self.path}' does not answer for the session or partition key of this message.")
         for transfer in self.take_unsent(lambda transfer: self._keys.back_off(_key([transfer]), now)):
-            results.left.append((transfer, because))
+            results.timed_out.append((transfer, because))
 
     # --- what cuts the connection --------------------------------------------------------------------------------
 
@@ -511,7 +551,10 @@ class FailingKeys:
         _, pause = self._until.get(key, (0.0, Waits.retry_after))
         self._until[key] = now + pause, min(2 * pause, LONGEST_PAUSE)
         self._in_a_row.add(key)
-        return len(self._in_a_row)
+        count = len(self._in_a_row)
+        if count >= FAILED_KEYS:
+            self._in_a_row.clear()  # the destination backs off: its next attempt counts anew
+        return count
 
     def worked(self, key: Key) -> None:
         """A message with this key was accepted."""

@@ -89,6 +89,14 @@ class Destinations:
             destination = self._named[path.key] = self._entity(self._rename.actual(path))
         return destination
 
+    def by_key(self, key: str) -> Destination | None:
+        """The destination with a key, which is that of an entity or of a path that messages name.
+
+        None if nothing may be sent there: the messages go to the dead letters.
+        """
+        found = self._known.get(key) or self.find(EntityPath.of(key))
+        return None if isinstance(found, str) else found
+
     def renamed(self, path: EntityPath) -> str | None:
         """The entity that messages for a path go to, if it is another one."""
         actual = self._rename.actual(path)
@@ -185,6 +193,10 @@ class Destinations:
         """The destinations whose messages are dead-lettered now. Another thread may ask."""
         return [found for found in self._in_state(Rejecting, now) if found.seconds > 0]
 
+    def recovered(self) -> list[str]:
+        """The paths of destinations that had failed, and are available. Another thread may ask."""
+        return [destination.path for destination in self if destination.has_recovered]
+
     def _in_state(self, kind: type[BackingOff] | type[Rejecting], now: float) -> list[DestinationBackoff]:
         found = []
         for destination in self:
@@ -210,9 +222,21 @@ class Destinations:
             destination.pause(EntityPath.of(destination.path) in paths)
 
     def back_off(self, known: DestinationBackoff, now: float) -> None:
-        """Makes a destination back off because another pump found that it takes nothing."""
+        """Makes a destination back off because another pump found that it takes nothing.
+
+        If the time is over, it only counts as failed: it is tried with one batch, or a ping.
+        """
         because = error_named(known.error, known.reason)
-        self._entity(EntityPath.of(known.path)).breaker.back_off(now + known.seconds, because, known.failures)
+        destination = self._entity(EntityPath.of(known.path))
+        if known.seconds > 0:
+            destination.breaker.back_off(now + known.seconds, because, known.failures)
+        elif not destination.has_accepted:
+            destination.breaker.failures = max(destination.breaker.failures, known.failures)
+
+    def ping(self, destination: Destination) -> None:
+        """Finds out without a message whether a destination is available."""
+        destination.ping()
+        self._busy[destination.path] = destination
 
     def close(self) -> None:
         for destination in self:

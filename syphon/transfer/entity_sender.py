@@ -154,7 +154,7 @@ class EntitySender:
             self._done(transfer)
             assert isinstance(transfer, OutgoingMessage)  # nothing else was offered
             self._refused(transfer, error)
-        for transfer, error in results.left:
+        for transfer, error in (*results.left, *results.timed_out):
             # To wait for a person is no work for a job: it fails, and can be started again.
             if isinstance(error, DestinationMissing | DestinationDisabled | Faulted):
                 raise error

@@ -75,14 +75,14 @@ class Listener:
     def is_running(self) -> bool:
         return self._thread.is_alive()
 
-    def arm(self, queue: str, browse: bool = False) -> None:
+    def arm(self, queue: str, look: bool = False) -> None:
         """Listens to a queue again.
 
-        `browse`: messages were left for destinations that back off. The listener then looks through the queue by
-        peeking before it receives again. If the transfer received nothing, it must be false: a message that can be
-        moved and is locked (by a slot that was killed) would be peeked at and ring again and again.
+        `look`: the transfer has received messages. The listener first looks by peeking for those that were deferred. If
+        the transfer received nothing, it must be false: a message that can be moved and is locked (by a slot that was
+        killed) would be peeked at and ring again and again.
         """
-        self._to_arm[queue] = browse
+        self._to_arm[queue] = look
 
     def look_again(self) -> None:
         """Looks at all messages again that cannot be moved: they may go to other destinations by now (a rename)."""
@@ -97,7 +97,7 @@ class Listener:
         self.pair.primary.missed_elsewhere()
 
     def waiting(self, queue: str) -> dict[str, Waiting]:
-        """The messages of a queue that wait for destinations which cannot take them, by destination (its key)."""
+        """The deferred messages of a queue, which wait for their destinations, by destination (its key)."""
         return self._doorbells[queue].waiting
 
     def silence(self) -> None:
@@ -175,8 +175,8 @@ class Listener:
         now, is_away = self._now(), not self.pair.primary.is_reachable
         for doorbell in doorbells:
             queue = doorbell.queue
-            if (browse := self._to_arm.pop(queue, None)) is not None:
-                doorbell.arm(browse)
+            if (look := self._to_arm.pop(queue, None)) is not None:
+                doorbell.arm(look)
             if queue in self._to_look_again:
                 self._to_look_again.discard(queue)
                 doorbell.look_again()

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable
 
 from syphon.amqp import Array, Map, Value
-from syphon.bus import Arrival, Connection, ManagementReply, RequestLink
+from syphon.bus import Arrival, Connection, ManagementNode, ManagementReply, RequestLink
 from syphon.model import DestinationBusy, LockLost, SyphonError, from_condition
 
 TOKENS_PER_REQUEST = 100
@@ -26,7 +26,11 @@ class LockKeeper:
     """The locks that one pump holds on one queue, at the queue's management node."""
 
     def __init__(
-        self, queue: str, lock: float, in_hand: Collection[Arrival], on_busy: Callable[[], None] = lambda: None
+        self,
+        node: ManagementNode,
+        lock: float,
+        in_hand: Collection[Arrival],
+        on_busy: Callable[[], None] = lambda: None,
     ) -> None:
         """`in_hand` are the messages whose locks are kept. The owner adds and removes them.
 
@@ -36,10 +40,11 @@ class LockKeeper:
         """How long a lock lasts, as far as is known."""
         self.shortest = SHORTEST
         """How long a lock lasts at least: in any queue, until a message has shown how long it is in this one."""
-        self._queue = queue
+        self._node = node
         self._in_hand = in_hand
         self._on_busy = on_busy
         self._link: RequestLink | None = None
+        """The links on which it has asked."""
         self._asked: set[Arrival] = set()
 
     def learn(self, locked_until: int, wall: int) -> None:
@@ -93,16 +98,17 @@ class LockKeeper:
         self._ask(connection, "update-disposition", {"disposition-status": "completed"}, orphans, completed)
 
     def close(self) -> None:
-        if self._link is not None:
-            self._link.close()
-            self._link = None
+        self._node.close()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._link = None
         self._asked.clear()
 
     def _look_at_link(self) -> None:
         if self._link is not None and self._link.error is not None:
-            self.close()
-        if self._link is not None:
-            self._link.work()
+            self._forget()
+        self._node.work()
 
     def _ask(
         self,
@@ -113,7 +119,7 @@ class LockKeeper:
         on_answer: OnAnswer,
     ) -> None:
         if arrivals and self._link is None:
-            self._link = RequestLink(connection.wire, f"{self._queue}/$management")
+            self._link = self._node.link(connection.wire)
         for start in range(0, len(arrivals), TOKENS_PER_REQUEST):
             some = arrivals[start : start + TOKENS_PER_REQUEST]
             tokens = Array(UUIDS, tuple(uuid.UUID(bytes_le=arrival.lock_token) for arrival in some))

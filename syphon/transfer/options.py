@@ -22,8 +22,6 @@ PERMANENT: frozenset[type[SyphonError]] = frozenset((MessageTooLarge, NotAllowed
 """The errors after which a message is dead-lettered (S4), unless the operator configures others. Messages for a
 destination that is missing or disabled wait: the sender failed over because of exactly that."""
 
-FIRST_WINDOW = 200
-"""Messages in hand of a queue before any was accepted: what a destination that takes nothing costs."""
 MOST_QUEUES = 80
 """Queues on one connection, and so the queues that one pump serves, at most. Service Bus allows 256 links on a
 connection: one for each queue to receive from, and two more for its management node, to peek and to renew locks."""
@@ -38,7 +36,7 @@ class PumpOptions:
     for the network."""
     window_bytes: int = 16 * 1024 * 1024
     """Bytes in hand at a time. The process needs about three times as much: received, restored and being sent."""
-    first_window: int = FIRST_WINDOW
+    first_window: int = 200
     """Messages of one queue in hand at the start of its service, at most: if they are all for a destination that takes
     nothing, each of them is received in vain."""
     max_links: int = 200

@@ -1,9 +1,9 @@
-"""Watches a backlog queue by peeking, while all that it holds is for destinations that back off (D16).
+"""Looks through a backlog queue by peeking, for the deferred messages in it (D16).
 
-A receive locks a message and counts as a delivery; to receive a message again in each lock period, for as long as its
-destination is down, costs more the longer the outage lasts. A peek changes nothing, and the watch looks at each message
-once: it reads the queue from its start, page by page, and then looks every few seconds for messages behind the last
-one. It remembers the destinations, not the messages, so that a queue of any depth needs the memory of one page.
+A message whose destination is unavailable is received once, and deferred: from then on no link delivers it, and only a
+peek shows it. The watch looks through the queue when the worker starts, and after each transfer that left messages from
+where it stopped the last time. It remembers the destinations, not the messages, so that a queue of any depth needs the
+memory of one page. When a destination may be available again, the queue rings.
 """
 
 from __future__ import annotations
@@ -13,34 +13,23 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from syphon.backlog import destination_of, stamps_of
-from syphon.bus import Backoff, Connection, MessageState, Peeked, Peeker
+from syphon.bus import FIRST_OF_PARTITION, Backoff, Connection, MessageState, Peeked, Peeker
 from syphon.model import DestinationBusy, EntityPath, Interrupted, SyphonError
 
-from .options import FIRST_WINDOW
-
-PERIOD = 5.0
-"""Seconds between two looks for new messages. Each look costs one operation, 720 in an hour, however many messages the
-queue holds; a new message for a destination that works waits for half as long on average."""
 LOCK = 60.0
 """Seconds a lock lasts, as backlog queues are created (P2)."""
-_PARTITION_BIT = 48
-"""From this bit on, a sequence number is the number of a partition: its order is not the order of arrival."""
+ALL_AGAIN = 6 * 3600.0
+"""Seconds after which the whole queue is looked through again: somebody else, or another worker, may have deferred
+messages in it."""
 
 
 class Ring(StrEnum):
-    """Why a doorbell rings, and so how a transfer of the queue should begin."""
+    """Why a doorbell rings."""
 
     NEW = "new"
-    """The first message can be moved, as far as is known."""
-    TRY = "try"
-    """All messages are for one destination, whose back-off is over. One message shows whether it works again."""
-    MIXED = "mixed"
-    """A message can be moved, and messages before it cannot: the transfer has to read past them."""
-
-    @property
-    def most_left(self) -> int | None:
-        """How many messages a transfer may leave before it ends, if no destination takes one; None means any number."""
-        return {Ring.NEW: FIRST_WINDOW, Ring.TRY: 1, Ring.MIXED: None}[self]
+    """A message can be moved, as far as is known."""
+    DEFERRED = "deferred"
+    """There are deferred messages for a destination that may be available."""
 
 
 class Gate(Protocol):
@@ -51,6 +40,9 @@ class Gate(Protocol):
 
     def can_move(self, destination: str) -> bool:
         """Whether a destination (the key of an `EntityPath`) neither backs off nor is paused."""
+
+    def has_failed(self, destination: str) -> bool:
+        """Whether a destination (the key of an `EntityPath`) has failed, and not worked since."""
 
     def destination_of(self, payload: bytes) -> EntityPath | None:
         """The destination that a message goes to; None if the message names none."""
@@ -65,12 +57,15 @@ class OpenGate:
     def can_move(self, destination: str) -> bool:  # noqa: ARG002
         return True
 
+    def has_failed(self, destination: str) -> bool:  # noqa: ARG002
+        return False
+
     def destination_of(self, payload: bytes) -> EntityPath | None:
         return destination_of(payload)
 
 
 class Waiting(NamedTuple):
-    """The messages of one destination that the watch has seen, and that cannot be moved."""
+    """The deferred messages of one destination that the watch has seen."""
 
     messages: int
     oldest: int
@@ -78,13 +73,13 @@ class Waiting(NamedTuple):
 
 
 class PeekWatch:
-    """Watches one queue. Its owner reads the connection and calls `look` every turn."""
+    """Watches one queue. Its owner reads the connection, and calls `look` every turn while it looks through."""
 
     def __init__(self, queue: str, now: Callable[[], float], gate: Gate) -> None:
-        self.is_partitioned = False
-        """Whether the queue turned out to have partitions: then it cannot be watched, and its owner must receive."""
+        self.is_looking = True
+        """Whether it has not come to the end of the queue."""
         self.waiting: dict[str, Waiting] = {}
-        """By destination. Other threads may copy it."""
+        """The deferred messages by destination (its key). Other threads may copy it."""
         self._queue = queue
         self._now = now
         self._gate = gate
@@ -92,34 +87,63 @@ class PeekWatch:
         self._backoff = Backoff()
         self._next = 1
         """The sequence number from which on messages have not been looked at."""
+        self._is_partitioned = False
+        self._seen: set[int] = set()
+        """Numbers of a partitioned queue: they are in no order, and a peek may show a message twice."""
         self._look_at = self._asked_at = now()
-        self._mixed_at = now() - LOCK
+        self._all_again_at: float | None = None
+        """When to look through the whole queue again, to see whether a transfer has moved all that it could."""
 
-    def begin(self) -> None:
-        """Watches again after a transfer has ended. What it has looked at before it does not look at again.
+    def begin(self, look: bool) -> None:
+        """A transfer has ended. With `look` it has left messages: the watch looks for those that it deferred.
 
-        If several destinations were seen, and one of them can move by now, then the transfer may have emptied the queue
-        of its messages, or may have ended too early for that. Only a look at the whole queue can say.
+        The messages for destinations that are available count as moved. Some may have been locked, by a slot that was
+        killed: when such a lock has expired, the watch looks through the whole queue.
         """
-        if len(self.waiting) > 1 and any(map(self._gate.can_move, self.waiting)):
+        movable = [key for key in self.waiting if self._gate.can_move(key) and not self._gate.has_failed(key)]
+        for key in movable:
+            del self.waiting[key]
+        if movable:
+            self._all_again_at = self._now() + LOCK
+        if look and self._is_partitioned:
             self.forget()
+        self.is_looking = look
         self._look_at = self._now()
 
     def forget(self) -> None:
-        """Forgets all that it has seen: the next look begins at the start of the queue."""
-        self._next, self.waiting = 1, {}
+        """Forgets all that it has seen, and looks through the whole queue again."""
+        self._next, self.waiting, self._all_again_at, self.is_looking = 1, {}, None, True
+        self._seen.clear()
         self._look_at = self._now()
         if self._peeker is not None:
             self._peeker.drop()
 
     def look(self, connection: Connection) -> Ring | None:
-        """Keeps looking. Returns a ring when a transfer can move something. Raises an error of the queue."""
+        """Looks on through the queue. Returns a ring if a transfer can move something. Raises an error of the queue."""
         now = self._now()
-        while (page := self._page(connection, now)) is not None:
-            self._look_at = now if page else self._asked_at + PERIOD
+        while self.is_looking and (page := self._page(connection, now)) is not None:
+            self.is_looking = bool(page)
+            if not page and self._all_again_at is None:
+                self._all_again_at = now + ALL_AGAIN
             if (ring := self._read(page)) is not None:
                 return ring
-        return self._tried_again(now)
+        return None
+
+    def turn(self) -> Ring | None:
+        """A ring if a destination that has deferred messages may be available again. To be called every turn."""
+        if self._all_again_at is not None and self._now() >= self._all_again_at:
+            self.forget()
+        return Ring.DEFERRED if any(map(self._gate.can_move, self.waiting)) else None
+
+    def add(self, payload: bytes) -> None:
+        """Notes a message that its owner has just deferred."""
+        path = self._gate.destination_of(payload)
+        key = "" if path is None else path.key
+        known, enqueued_at = self.waiting.get(key), stamps_of(payload).enqueued_at
+        if known is None:
+            self.waiting[key] = Waiting(1, enqueued_at)
+        else:
+            self.waiting[key] = Waiting(known.messages + 1, min(known.oldest, enqueued_at))
 
     def close(self) -> None:
         """Closes the link."""
@@ -146,39 +170,21 @@ class PeekWatch:
         return None
 
     def _read(self, page: list[Peeked]) -> Ring | None:
+        self._is_partitioned |= any(message.sequence_number >= FIRST_OF_PARTITION for message in page)
         for message in page:
-            if message.sequence_number >> _PARTITION_BIT:
-                self.is_partitioned = True
-                self.forget()
-                return None
-            if message.state is MessageState.ACTIVE:
+            number = message.sequence_number
+            if message.state is not MessageState.SCHEDULED and number not in self._seen:
+                is_deferred = message.state is MessageState.DEFERRED
                 if self._gate.is_worth_a_job(self._queue, message.payload):
-                    self._next = message.sequence_number  # to be looked at again: the transfer may have to leave it
-                    return Ring.MIXED if self.waiting else Ring.NEW
-                self._note(message)
-            self._next = message.sequence_number + 1
+                    if is_deferred:
+                        self.add(message.payload)
+                    self.is_looking = True  # the transfer may have to leave it, or the next one
+                    self._next = number
+                    return Ring.DEFERRED if is_deferred else Ring.NEW
+                if is_deferred:  # else: it is deferred when it is received
+                    self.add(message.payload)
+            if self._is_partitioned:
+                self._seen.add(number)
+        if page:
+            self._next = max(message.sequence_number for message in page) + 1
         return None
-
-    def _note(self, message: Peeked) -> None:
-        path = self._gate.destination_of(message.payload)
-        key = "" if path is None else path.key
-        known, enqueued_at = self.waiting.get(key), stamps_of(message.payload).enqueued_at
-        if known is None:
-            self.waiting[key] = Waiting(1, enqueued_at)
-        else:
-            self.waiting[key] = Waiting(known.messages + 1, min(known.oldest, enqueued_at))
-
-    def _tried_again(self, now: float) -> Ring | None:
-        """A ring if a destination's back-off is over.
-
-        With one destination, the next message of the queue is for it. With more than one a transfer has to receive all
-        messages to find those that can be moved, so it does that at most once in a lock period.
-        """
-        if not any(map(self._gate.can_move, self.waiting)):
-            return None
-        if len(self.waiting) == 1:
-            return Ring.TRY
-        if now < self._mixed_at + LOCK:
-            return None
-        self._mixed_at = now
-        return Ring.MIXED

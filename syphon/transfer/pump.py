@@ -8,11 +8,11 @@ accepted, completed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import ClassVar
 
 from syphon.backlog import Unrestorable, destination_of, not_allowed_text, stamps_of
-from syphon.bus import Arrival, Connection, Namespace, Wait, wait_for_traffic
+from syphon.bus import Arrival, Connection, Namespace, Peeked, Wait, wait_for_traffic
 from syphon.model import (
     DESTINATION_NOT_ALLOWED,
     DestinationBusy,
@@ -25,6 +25,7 @@ from syphon.model import (
 )
 
 from .batches import MessageTransfer
+from .breaker import BackingOff, Rejecting
 from .congestion import Congestion
 from .destination import Destination, SendResults
 from .destinations import DestinationBackoff, Destinations
@@ -101,19 +102,20 @@ class Pump:
 
     # --- its queues ----------------------------------------------------------------------------------------------
 
-    def serve(self, queue: str, *, source: str | None = None, most_left: int | None = None) -> None:
+    def serve(
+        self, queue: str, *, source: str | None = None, deferred: bool = False, waiting: Iterable[str] = ()
+    ) -> None:
         """Begins to move the messages of a queue. Only for the pump's own thread, before the first turn or between two.
 
-        A queue whose service has ended may be served again. With `most_left` the service ends with BACKING_OFF when so
-        many messages were left because of their destinations, and none was accepted: reading on would cost receives
-        and move nothing (S7, D16).
+        A queue whose service has ended may be served again. With `deferred` the pump looks for deferred messages at
+        once; otherwise when one of the destinations `waiting`, which may have such messages, is available.
         """
         served = self.queues.get(queue)
         if served is None:
             served = self._new_queue(queue, source or queue)
             self.queues = {**self.queues, queue: served}
         self._served[queue] = served
-        served.begin(most_left)
+        served.begin(deferred, waiting)
 
     def release(self, queue: str) -> None:
         """Ends the service of one queue: messages that were not sent are given back. Only for the pump's own thread."""
@@ -131,6 +133,7 @@ class Pump:
             self.traces,
             self._now,
             self._wall,
+            self,
         )
 
     # --- the loop ------------------------------------------------------------------------------------------------
@@ -304,6 +307,7 @@ class Pump:
 
     def _grant(self) -> None:
         for queue in self._served.values():
+            queue.deferred.flush()
             if queue.intake.is_lost:
                 self._lose_link(queue)
         if self.stopping:
@@ -317,7 +321,7 @@ class Pump:
         for queue, credit in zip(open_queues, credits, strict=True):
             limit = self._limit.room(queue.queue, queue.counters.received, len(open_queues))
             try:
-                queue.intake.grant(credit if limit is None else min(credit, limit))
+                queue.grant(credit if limit is None else min(credit, limit))
             except SyphonError as error:
                 self._fail(queue, error)
 
@@ -364,7 +368,7 @@ class Pump:
     def _route_arrivals(self) -> None:
         wall, arrived = self._wall(), 0
         for queue in self._served.values():
-            while (arrival := queue.intake.next_arrival()) is not None:
+            while (arrival := queue.next_arrival()) is not None:
                 arrived += 1
                 queue.unsettled.receive(arrival)
                 if queue.ended is not None:
@@ -404,6 +408,41 @@ class Pump:
         enqueued_at = stamps_of(arrival.payload).enqueued_at
         return not self._options.messages.matches(destination_of(arrival.payload), enqueued_at)
 
+    # --- deferred messages: which of them can be moved -----------------------------------------------------------
+
+    def destination_key(self, message: Peeked) -> str | None:
+        """The key of a message's destination, empty if it names none; None if the message cannot be moved now."""
+        path = destination_of(message.payload)
+        if not self._options.messages.matches(path, stamps_of(message.payload).enqueued_at):
+            return None
+        if path is None:
+            return ""  # it goes to the dead letters
+        self.destinations.find(path)  # under the name that the message has, and not its key
+        return path.key if self.can_move(path.key) else None
+
+    def can_move(self, destination: str) -> bool:
+        """Whether the messages for a destination (its key) leave the backlog, as far as is known."""
+        found = self.destinations.by_key(destination) if destination else None
+        if found is None:
+            return True
+        return not found.is_paused and not isinstance(found.breaker.state_at(self._now()), BackingOff)
+
+    def is_proven(self, destination: str) -> bool:
+        """Whether the messages for a destination (its key) leave the backlog: it has accepted one, or rejects all."""
+        found = self.destinations.by_key(destination) if destination else None
+        return found is None or found.has_accepted or isinstance(found.state, Rejecting)
+
+    def prove(self, destination: str) -> bool:
+        """Finds out whether a destination (its key) is available. False if a message must show it: none has failed."""
+        found = self.destinations.by_key(destination) if destination else None
+        if found is None or not found.breaker.failures:
+            return False
+        if not found.has_work():
+            self.destinations.ping(found)
+        return True
+
+    # --- sending -------------------------------------------------------------------------------------------------
+
     def _forward(self) -> None:
         now = self._now()
         connection, error = self._sides.primary_connection(), self._sides.primary.error
@@ -423,8 +462,14 @@ class Pump:
         for transfer, error in results.refused:
             reason = getattr(error, "reason", "Refused")
             transfer.queue.dead_letter(transfer.arrival, reason, f"Destination '{destination.path}': {error}")
-        for transfer, error in results.left:
-            transfer.queue.hold_back()
+        if results.left:
+            defers = destination.defers(self._now())
+            for transfer, error in results.left:
+                if defers:
+                    self._defer(transfer, error)
+                else:
+                    self._leave(transfer, error)
+        for transfer, error in results.timed_out:  # not deferred: nothing tells when its key is available again
             self._leave(transfer, error)
         for transfer in results.late:
             self._leave(transfer, Interrupted(LOCK_ENDS))
@@ -440,6 +485,9 @@ class Pump:
 
     def _leave(self, transfer: MessageTransfer, error: SyphonError) -> None:
         transfer.queue.leave(transfer, error)
+
+    def _defer(self, transfer: MessageTransfer, error: SyphonError) -> None:
+        transfer.queue.defer(transfer, error)
 
     def _take_settlements(self) -> None:
         for queue in self._served.values():

@@ -6,14 +6,15 @@ and the window belong to the pump.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from syphon.backlog import stamps_of
-from syphon.bus import Arrival, Connection, LinkState, Namespace, Settled
+from syphon.bus import Arrival, Connection, DeferredReceiver, LinkState, ManagementNode, Namespace, Settled
 from syphon.model import DestinationBusy, Outcome, Result, SyphonError
 
 from .batches import MessageTransfer
 from .completions import Completions
+from .deferred import DeferredSource, Movable
 from .intake import Intake
 from .locks import LockKeeper
 from .options import PumpOptions
@@ -26,7 +27,15 @@ LOCK_MARGIN = 0.1
 ANSWER_WITHIN = 20.0
 """Seconds for the answer to a settlement. Then the message no longer waits for it: its place in the window is needed,
 and there is time to complete it over the management node while its lock lasts."""
-SETTLED_AS = {"accepted": Result.FORWARDED, "rejected": Result.DEAD_LETTERED, "released": Result.LEFT}
+SHALLOW, SHALLOW_FOR = 100, 1.0
+"""A queue that has had fewer messages in hand for so many seconds gives few over its link: the pump can look for the
+deferred ones."""
+SETTLED_AS = {
+    "accepted": Result.FORWARDED,
+    "rejected": Result.DEAD_LETTERED,
+    "released": Result.LEFT,
+    "modified": Result.LEFT,
+}
 
 
 class QueueTransfer:
@@ -42,6 +51,7 @@ class QueueTransfer:
         traces: Traces,
         now: Callable[[], float],
         wall: Callable[[], int],
+        movable: Movable,
     ) -> None:
         self.queue = queue
         self.is_served = False
@@ -50,23 +60,23 @@ class QueueTransfer:
         """Why the pump takes no more of its messages; None while it does."""
         self.error: SyphonError | None = None
         """Why it cannot be received from, if that ended its service."""
-        self.has_accepted = False
-        """Whether a destination has accepted a message since the service began."""
         self.unsettled = Unsettled(queue, record, now, traces, wall)
         self.intake = Intake(source, namespace, options.quiet, now, self._note_busy)
-        self.locks = LockKeeper(source, options.lock, self.unsettled.transfers, self._note_busy)
+        node = ManagementNode(source)
+        self.deferred = DeferredSource(node, now, movable)
+        self.locks = LockKeeper(node, options.lock, self.unsettled.transfers, self._note_busy)
         self.completions = Completions(source, self.unsettled, self.locks, now)
         self._was_busy = False
         """The service of the queue has answered busy since the pump last asked."""
         self.locked_before = 0.0
         """A message that was last locked before then must not be sent any more."""
+        self._namespace = namespace
         self._options = options
         self._now = now
         self._wall = wall
+        self._deep_at = 0.0
+        """When it last had many messages in hand."""
         self._ended_at = 0.0
-        self._most_left: int | None = None
-        self._held_back = 0
-        """Messages since the service began that were left because their destination took nothing."""
         self._most = 0
         self._moved = self._received = 0
         """The counters when the window was last shared."""
@@ -77,11 +87,12 @@ class QueueTransfer:
 
     # --- its service ---------------------------------------------------------------------------------------------
 
-    def begin(self, most_left: int | None) -> None:
-        """Begins a service. It ends with BACKING_OFF if destinations take none of the first `most_left` messages."""
+    def begin(self, deferred: bool, waiting: Iterable[str]) -> None:
+        """Begins a service. With `deferred` it looks for deferred messages at once; otherwise when one of the
+        destinations `waiting` is available."""
         self.is_served, self.ended, self.error = True, None, None
-        self.has_accepted, self._most_left, self._held_back = False, most_left, 0
-        self.intake.last_arrival = self._now()
+        self.intake.last_arrival = self._deep_at = self._now()
+        self.deferred.begin(deferred, waiting)
         self.start_slowly()
 
     def start_slowly(self) -> None:
@@ -92,21 +103,20 @@ class QueueTransfer:
         """Takes no more messages. The service is over when those in hand are settled."""
         if self.ended is None:
             self.ended, self._ended_at = reason, self._now()
+        self.deferred.stop()
         self.intake.drain()
 
     def reason_to_end(self, now: float) -> Ended | None:
         """Why the service ends now, as far as this queue can tell."""
         if self.unsettled.transfers:
             return None
-        if self._room_to_leave() == 0:
-            return Ended.BACKING_OFF
-        return Ended.QUIET if self.intake.is_quiet(now) else None
+        return Ended.QUIET if self.deferred.is_idle and self.intake.is_quiet(now) else None
 
     def is_finished(self, now: float) -> bool:
         """Whether the service has ended, and no message is in hand or on the way."""
         if self.ended is None:
             return False
-        is_drained = self.intake.is_drained or now - self._ended_at > self._options.grace
+        is_drained = (self.intake.is_drained and self.deferred.is_drained) or now - self._ended_at > self._options.grace
         return is_drained and not self.unsettled.transfers
 
     def close(self) -> None:
@@ -117,6 +127,7 @@ class QueueTransfer:
             result = Result.FORWARDED if forwarded else Result.LEFT
             self.unsettled.finish(arrival, result, "The pump ended before it was settled.", forwarded)
         self.intake.close()
+        self.deferred.close()
         self.locks.close()
         self.is_served = False
 
@@ -137,16 +148,23 @@ class QueueTransfer:
             self._moved = counters.moved
             self._most = min(2 * self._most, self._options.window)
         arrived, self._received = counters.received - self._received, counters.received
-        left = self._room_to_leave()
-        most = self._most if left is None else min(self._most, left)
         intake = self.intake
-        return Demand(counters.in_hand, counters.bytes_in_hand, arrived, intake.credit, most, intake.largest)
+        return Demand(counters.in_hand, counters.bytes_in_hand, arrived, intake.credit, self._most, intake.largest)
 
-    def _room_to_leave(self) -> int | None:
-        """How many more messages may be left before the service ends; None means any number."""
-        if self._most_left is None or self.has_accepted:
-            return None
-        return max(0, self._most_left - self._held_back)
+    def next_arrival(self) -> Arrival | None:
+        """The next message that has arrived, over the link or by its sequence number."""
+        return self.intake.next_arrival() or self.deferred.next_arrival()
+
+    def grant(self, credit: int) -> None:
+        """Receives at most so many messages, deferred ones first."""
+        now, connection = self._now(), self._namespace.connection()
+        if self.counters.in_hand >= SHALLOW:
+            self._deep_at = now
+        elif now - self._deep_at >= SHALLOW_FOR:
+            self.deferred.look()
+        if connection is not None and credit > 0 and not self.deferred.is_idle and self.intake.is_allowed(connection):
+            self.deferred.work(connection, credit)
+        self.intake.grant(max(0, credit - self.deferred.requested))
 
     # --- locks ---------------------------------------------------------------------------------------------------
 
@@ -165,6 +183,7 @@ class QueueTransfer:
         """Renews locks, and completes the messages over the management node that their link did not complete."""
         self.locked_before = now - self.locks.seconds * (1 - LOCK_MARGIN) + next_check
         self.intake.stop_awaiting(now - ANSWER_WITHIN)
+        self.deferred.stop_awaiting(now - ANSWER_WITHIN)
         self.completions.finish_expired(now)
         if connection is None:
             return
@@ -177,7 +196,6 @@ class QueueTransfer:
 
     def complete(self, arrival: Arrival) -> None:
         """Completes a message that its destination has accepted."""
-        self.has_accepted = True
         self.completions.begin(arrival)
 
     def dead_letter(self, arrival: Arrival, reason: str, description: str) -> None:
@@ -197,12 +215,25 @@ class QueueTransfer:
         arrival.link.release(arrival)
 
     def leave(self, transfer: MessageTransfer, error: SyphonError) -> None:
-        """Leaves a message locked in the queue: it returns by itself when the lock runs out."""
-        self.unsettled.finish(transfer.arrival, Result.LEFT, str(error))
+        """Leaves a message locked in the queue: it returns by itself when the lock expires. A deferred message does
+        not return, and so its lock is released."""
+        arrival = transfer.arrival
+        if isinstance(arrival.link, DeferredReceiver) and arrival.link.state is LinkState.OPEN:
+            self.unsettled.note(arrival, str(error))
+            arrival.link.release(arrival)
+        else:
+            self.unsettled.finish(arrival, Result.LEFT, str(error))
 
-    def hold_back(self) -> None:
-        """Notes that a message is left because its destination takes nothing now."""
-        self._held_back += 1
+    def defer(self, transfer: MessageTransfer, error: SyphonError) -> None:
+        """Sets a message aside in the queue, because its destination is unavailable: it is not received again before
+        that is over, and the messages behind it can be received (S7)."""
+        arrival = transfer.arrival
+        if arrival.link.state is not LinkState.OPEN:
+            self.unsettled.finish(arrival, Result.LEFT, str(error))
+            return
+        self.deferred.waiting.add(transfer.restored.destination.key)
+        self.unsettled.note(arrival, str(error))
+        arrival.link.defer(arrival)
 
     def leave_outside(self, arrival: Arrival) -> None:
         self.counters.outside += 1
@@ -210,7 +241,7 @@ class QueueTransfer:
 
     def take_settlements(self) -> None:
         """Notes the answers of the service to settlements."""
-        while (settled := self.intake.next_settled()) is not None:
+        while (settled := self.intake.next_settled() or self.deferred.next_settled()) is not None:
             self._settled(settled)
 
     def _settled(self, settled: Settled) -> None:

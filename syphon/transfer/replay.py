@@ -243,6 +243,10 @@ class Replay(Pump):
         else:
             self._letters.stay(transfer.arrival, f"'{path.name}': {error}")
 
+    def _defer(self, transfer: MessageTransfer, error: SyphonError) -> None:
+        """A dead letter stays as it is, so that other tools find it."""
+        self._leave(transfer, error)
+
     def _is_patient(self, key: str) -> bool:
         since = self._waits_since.setdefault(key, self._now())
         return not self.stopping and self._now() - since < self._patience

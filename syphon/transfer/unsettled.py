@@ -25,8 +25,6 @@ class Ended(StrEnum):
     LEASE = "lease"
     STOPPED = "stopped"
     LIMIT = "limit"
-    BACKING_OFF = "backing off"
-    """All that it received was for destinations that take nothing now."""
     PRIMARY_AWAY = "primary away"
 
 

@@ -14,13 +14,13 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from syphon.bus import SideFault
 from syphon.model import Counters, EntityPath, SyphonError, plural
 from syphon.spark import HandOver, JobResult, QueueReport, SlotControl, SlotReport, new_job
-from syphon.transfer import MOST_QUEUES, DestinationBackoff, Ended, Ring
+from syphon.transfer import MOST_QUEUES, DestinationBackoff, Ended, Ring, Waiting
 
 from .backoffs import Backoffs
 from .running_slot import FIRST_RETRY, LONGEST_RETRY, QueueWork, RunningSlot
@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 STARTS_WITHIN = 5.0
 """Seconds in which a slot that has a place reports for the first time."""
+MOST_FAILING = 500
+"""Destinations that have failed and are handed to a slot with a queue: an order must stay small."""
 SHORT_LEASE = 10.0
 """Seconds after which a slot makes room if another pair has none."""
 
@@ -37,7 +39,9 @@ SHORT_LEASE = 10.0
 class Listening(Protocol):
     """What a dispatcher needs of the pair's listener."""
 
-    def arm(self, queue: str, browse: bool = False) -> None: ...
+    def arm(self, queue: str, look: bool = False) -> None: ...
+
+    def waiting(self, queue: str) -> Mapping[str, Waiting]: ...
 
     def fault(self, fault: SideFault) -> None: ...
 
@@ -155,10 +159,12 @@ class Dispatcher:
     def _learn(self, report: SlotReport) -> None:
         """Remembers which destinations back off, and that the others which took a message have worked."""
         failing = {EntityPath.of(known.path).key for known in report.backing_off}
+        recovered = {EntityPath.of(path).key for path in report.recovered}
         for known in self._backoffs.known():
             key = EntityPath.of(known.path).key
             stats = (queue.stats.destinations.get(key) for queue in report.queues)
-            if key not in failing and any(found is not None and found.forwarded for found in stats):
+            has_worked = key in recovered or any(found is not None and found.forwarded for found in stats)
+            if key not in failing and has_worked:
                 self._backoffs.forget(known.path)
         self._backoffs.learn(report.backing_off)
 
@@ -181,8 +187,8 @@ class Dispatcher:
             work.ring = Ring.NEW
         else:
             before = slot.before.get(report.queue, Counters())
-            # Nothing received: what is left is locked by others. Only a receive notices when those locks end.
-            self._listening.arm(report.queue, browse=report.counters.left > before.left)
+            # Nothing received: what is left is locked by others. Only a receive notices when those locks expire.
+            self._listening.arm(report.queue, look=report.counters.received > before.received)
 
     def _take_back(self, slot: RunningSlot, queue: str) -> None:
         del slot.queues[queue]
@@ -199,7 +205,7 @@ class Dispatcher:
         for work in self.queues.values():
             if work.arm_at is not None and self._now() >= work.arm_at:
                 work.arm_at = None
-                self._listening.arm(work.name)
+                self._listening.arm(work.name, look=True)
 
     # --- handing out ---------------------------------------------------------------------------------------------
 
@@ -246,10 +252,12 @@ class Dispatcher:
         self._control.hand_over(slot.job, handed)
 
     def _next_hand_over(self, work: QueueWork) -> HandOver:
-        ring, work.ring = work.ring or Ring.NEW, None
+        work.ring = None
         work.number += 1
         work.slots += 1
-        return HandOver(queue=work.name, number=work.number, most_left=ring.most_left)
+        failing = self._backoffs.known()[:MOST_FAILING]
+        waiting = {EntityPath.of(known.path).key for known in failing}.union(self._listening.waiting(work.name))
+        return HandOver(queue=work.name, number=work.number, waiting=tuple(sorted(waiting)), failing=failing)
 
     def _start(self, works: list[QueueWork]) -> RunningSlot | None:
         """Starts a job with one slot on these queues; None if no more slots may run."""

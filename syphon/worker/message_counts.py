@@ -26,12 +26,18 @@ Connect = Callable[[SideSettings, str], AbstractContextManager[Connection]]
 """Opens a connection to a side, for one of its queues."""
 
 
+IN_THE_BACKLOG = (MessageState.ACTIVE, MessageState.DEFERRED)
+"""The states of messages that a pump can move."""
+
+
 class PeekCount(NamedTuple):
-    """Active messages that a peek found in a queue, locked ones too."""
+    """Active and deferred messages that a peek found in a queue, locked ones too."""
 
     wanted: int
     others: int
     """Messages outside the filter. All of them, unless the count ended early because enough were wanted."""
+    deferred: int = 0
+    """How many of the wanted ones are deferred."""
 
 
 class EmptinessCheck:
@@ -45,22 +51,23 @@ class EmptinessCheck:
         self._lock = threading.Lock()
 
     def count(self, queue: str, wants: Callable[[Peeked], bool], at_most: int) -> PeekCount:
-        """Counts the active messages of a queue, until it has found `at_most` that are wanted."""
+        """Counts the active and deferred messages of a queue, until it has found `at_most` that are wanted."""
         with self._lock:
             if self._connection is None or self._connection.wire.failure is not None:
                 self._held.close()
                 self._connection = self._held.enter_context(self._connect(self._settings, queue))
-            wanted = others = 0
+            wanted = others = deferred = 0
             for message in peek(self._connection, queue):
-                if message.state is not MessageState.ACTIVE:
+                if message.state not in IN_THE_BACKLOG:
                     continue
                 if wants(message):
                     wanted += 1
+                    deferred += message.state is MessageState.DEFERRED
                 else:
                     others += 1
                 if wanted >= at_most:
                     break
-            return PeekCount(wanted, others)
+            return PeekCount(wanted, others, deferred)
 
     def close(self) -> None:
         with self._lock:

@@ -191,10 +191,10 @@ class PairDrain:
         began = self._now()
         for queue in served:
             queue.begin_try()
-        queues = [HandOver(queue=queue.queue) for queue in served]
+        queues = [HandOver(queue=queue.queue, deferred=queue.needs_look_for_deferred) for queue in served]
         count = self._slots(jobs.most_slots) if share.most is None else 1
         options = [self._options.pump_options(self.pair, share.most)] * count
-        result = jobs.run(self.pair, queues, options, self.backoffs.now(), self._options.rate)
+        result = jobs.run(self.pair, queues, options, self.backoffs.known(), self._options.rate)
         self.backoffs.learn(result.backing_off)
         for queue in served:
             queue.note(result)

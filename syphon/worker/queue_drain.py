@@ -48,7 +48,7 @@ class DrainOptions:
     ttl: Ttl | None = None
 
     def wants(self, message: Peeked) -> bool:
-        """Whether an active message is one that was asked for."""
+        """Whether a message is one that was asked for."""
         destination = destination_of(message.payload) if self.messages.needs_destination else None
         return self.messages.matches(destination, stamps_of(message.payload).enqueued_at)
 
@@ -125,6 +125,8 @@ class QueueDrain:
         """Whether its drain has ended with EMPTY. It begins again if messages have come since (`PairDrain`)."""
         self.tries = 0
         """How many jobs have served it."""
+        self.needs_look_for_deferred = False
+        """Whether the next job must look for deferred messages: the last peek found one, or the last job moved none."""
         self._options = options
         self._now = now
         self._is_cut_off = False
@@ -172,6 +174,7 @@ class QueueDrain:
             return
         self.error = ""
         if found.wanted:
+            self.needs_look_for_deferred = self.needs_look_for_deferred or found.deferred > 0
             self.empty_since = None
             if self.state in (DrainState.SETTLING, DrainState.EMPTY):
                 self.state = DrainState.LOOKING
@@ -192,7 +195,9 @@ class QueueDrain:
                 return
             self._count(attempts)
         self.error = result.error_of(self.queue)
-        if any(attempt.queue.counters.moved for attempt in attempts):
+        has_moved = any(attempt.queue.counters.moved for attempt in attempts)
+        self.needs_look_for_deferred = not has_moved
+        if has_moved:
             self.moved_at = self._now()
 
     def cut_off(self, attempts: list[QueueAttempt]) -> None:
@@ -219,7 +224,7 @@ class QueueDrain:
             self.remaining = 0
             return
         try:
-            self.remaining, self.others = emptiness.count(self.queue, self._options.wants, MOST_COUNTED)
+            self.remaining, self.others, _ = emptiness.count(self.queue, self._options.wants, MOST_COUNTED)
         except SyphonError as error:
             log.debug("%s could not be counted: %s", self.queue, error)
         if self.state in (DrainState.EMPTY, DrainState.MORE_CAME) and self.remaining is not None:

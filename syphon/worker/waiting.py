@@ -11,11 +11,12 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import NamedTuple
 
-from syphon.bus import MessageState, connected, peek
+from syphon.bus import connected, peek
 from syphon.model import EntityPath, SyphonError
 from syphon.transfer import DestinationBackoff
 
 from .drain import DrainResult
+from .message_counts import IN_THE_BACKLOG
 from .queue_drain import MOST_COUNTED, DrainOptions, DrainState, QueueDrain
 
 log = logging.getLogger(__name__)
@@ -80,7 +81,7 @@ def _left(queues: Iterable[QueueDrain], options: DrainOptions) -> Counter[str] |
             with connected(queue.pair.secondary, queue.queue) as connection:
                 counted = 0
                 for message in peek(connection, queue.queue):
-                    if message.state is not MessageState.ACTIVE or not options.wants(message):
+                    if message.state not in IN_THE_BACKLOG or not options.wants(message):
                         continue
                     destination = queue.backoffs.destination_of(message.payload)
                     counts[destination.key if destination is not None else ""] += 1

@@ -31,7 +31,7 @@ from syphon.cost.operations import (
 )
 from syphon.model.errors import DestinationFull, DestinationMissing, SyphonError
 from syphon.sender import PairOptions
-from syphon.transfer import breaker, doorbell, options, peek_watch
+from syphon.transfer import breaker, doorbell
 from syphon.transfer.options import PERMANENT
 from syphon.yaml_settings import SettingsError
 
@@ -75,12 +75,12 @@ def test_the_tries_are_those_of_the_breaker(error: SyphonError) -> None:  # S9
     assert tries == tries_within(8 * 3600)
 
 
-def test_eight_hours_at_a_dead_destination_are_peeks_and_a_few_tries() -> None:  # S7
+def test_eight_hours_at_a_dead_destination_are_one_receive_per_message_and_a_few_pings() -> None:  # S7
     assert dead_destination(queues=10, messages=2458, hours=8) == DeadDestination(
-        first_receives=10 * 201, browse_peeks=10, peeks=10 * 8 * 720, tries=242
+        first_receives=2458 + 10, browse_peeks=10, tries=242
     )
     two = dead_destination(queues=10, messages=2458, hours=8, workers=2)
-    assert two.operations == 2 * (2010 + 10 + 57_600 + 2 * 242)
+    assert two.operations == 2458 + 2 * (10 + 10 + 242)
     assert dead_destination(queues=10, messages=0, hours=8).operations == 0
     assert dead_destination(queues=2, messages=1000, hours=1).browse_peeks == 2 * 3
 
@@ -105,7 +105,6 @@ def test_its_constants_are_those_of_the_transfer() -> None:
     assert (operations.LONG_POLL, operations.LONGEST_PAUSE) == (doorbell.LONG_POLL, breaker.LONGEST_PAUSE)
     assert breaker.RECHECK_AFTER == DestinationFull.retry_after == operations.FIRST_PAUSE
     assert operations.PEEK_PAGE == peeking.PAGE
-    assert (operations.PEEK_EVERY, operations.FIRST_LEFT) == (peek_watch.PERIOD, options.FIRST_WINDOW)
 
 
 def test_an_idle_month_is_within_the_free_operations_or_costs_two_cents(prices: Prices) -> None:  # S7

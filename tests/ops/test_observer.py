@@ -210,7 +210,7 @@ def test_a_paused_queue_is_not_listened_to_and_is_again_afterwards(emulator: Bac
         assert found.look().pairs[0].queues[0].state is BacklogQueueState.LISTENING
 
 
-def test_messages_that_the_listener_has_peeked_at_are_shown_for_as_long_as_they_wait(  # S7
+def test_deferred_messages_that_the_listener_knows_of_are_shown_for_as_long_as_they_wait(  # S7
     emulator: BackgroundEmulator,
 ) -> None:
     with scene(emulator) as found:
@@ -218,8 +218,7 @@ def test_messages_that_the_listener_has_peeked_at_are_shown_for_as_long_as_they_
         worker = found.worker.pairs[0]
         assert worker.listener is not None
         bell = worker.listener._doorbells[QUEUE]
-        worker.listener.arm(QUEUE, browse=True)
-        eventually(lambda: bell.is_peeking)
+        eventually(lambda: not bell._watch.is_looking)
         worker.backoffs.learn([DestinationBackoff("orders", 600, "full", 1)])
         bell._watch.waiting["orders"] = Waiting(1000, 1_700_000_000_000)
         status = found.look().pairs[0]

@@ -286,9 +286,10 @@ class Checker:
     def _credit_on_the_way(self) -> int:
         """How many messages may come beyond the window.
 
-        Credit that is taken back from one queue for another may have been used already. On a slow network it is more.
+        Credit that is taken back from one queue for another, or from a link for deferred messages, may have been used
+        already. On a slow network it is more.
         """
-        if self.incident.queues == 1:
+        if self.incident.queues == 1 and not self.incident.faults:
             return 0
         is_held_up = any(fault.side == "contoso-dr" for fault in self._holding_up)
         is_slow = is_held_up or self.incident.jitter >= SLOW_JITTER

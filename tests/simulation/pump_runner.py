@@ -75,7 +75,7 @@ class PumpRunner:
                 self._start_process(queue)
             elif self._pump.accepting and not (queue in self._pump.queues and self._pump.queues[queue].is_served):
                 world.note("queue handed over", queue)
-                self._pump.serve(queue)
+                self._pump.serve(queue, deferred=True)
 
     def _start_process(self, queue: str) -> None:
         world, incident = self._world, self._world.incident
@@ -101,7 +101,7 @@ class PumpRunner:
             wall=self._clock.wall,
         )
         process.runtime.next_look = next_look(pump)
-        pump.serve(queue)
+        pump.serve(queue, deferred=True)
         for until, known in self._known:
             pump.back_off(known._replace(seconds=max(0.0, until - self._clock.now())))
 

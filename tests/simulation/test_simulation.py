@@ -102,7 +102,8 @@ def test_messages_for_a_dead_destination_are_not_received_again_and_again() -> N
     with quietly():
         world.run()
     stories = world.checker.stories
-    assert sum(stories[message.id].received for message in stuck) <= 2 * len(stuck)
+    rings = 2  # the first message of each queue rings, and is received once more
+    assert sum(stories[message.id].received for message in stuck) <= 2 * len(stuck) + rings
     assert all(stories[message.id].copies[0] < message.at + 3.0 for message in others)
 
 

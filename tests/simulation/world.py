@@ -28,6 +28,7 @@ from syphon.emulator.broker import (
     Refusal,
     Tier,
 )
+from syphon.emulator.broker.message import StoredState
 
 from .checker import Checker, Violation
 from .connections import KEY, KEY_NAME
@@ -206,8 +207,12 @@ class World:
         entity.submit = submitted
 
     def queues_with_messages(self) -> list[str]:
-        """The backlog queues that have messages which can be received now."""
-        return [path for path, entity in zip(self.queues, self.backlog, strict=True) if entity.main._ready]
+        """The backlog queues that have messages which can be received now, also by their numbers."""
+        return [
+            path
+            for path, entity in zip(self.queues, self.backlog, strict=True)
+            if entity.main._ready or entity.main.count(StoredState.DEFERRED)
+        ]
 
     def _create(self, side: str, description: QueueDescription) -> Any:
         broker = self.sites[side].broker
@@ -226,6 +231,7 @@ class World:
 
         def submitted(messages: list[BrokeredMessage]) -> None:
             submit(messages)
+            messages = [message for message in messages if not message.ping]  # no receiver gets them
             if self.trace is not None:
                 self.note(f"{path} accepted", [message.message_id for message in messages])
             checker.accepted(path, messages)

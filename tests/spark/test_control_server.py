@@ -97,7 +97,7 @@ def test_one_job_can_be_stopped_and_others_go_on(server: ControlServer) -> None:
 
 
 def test_a_slot_is_told_which_queues_it_serves(server: ControlServer) -> None:  # D15
-    first, second = HandOver(queue="q", most_left=200), HandOver(queue="r", number=3)
+    first, second = HandOver(queue="q", waiting=("orders",)), HandOver(queue="r", number=3)
     server.open_job("j", (first,))
     assert report(server, slot_report()).queues == (first,)
     server.hand_over("j", second)

@@ -217,6 +217,20 @@ class EmulatedPair:
             for start in range(0, len(messages), batch):
                 sender.send_messages(list(messages[start : start + batch]))
 
+    def defer(self, messages: Sequence[ServiceBusMessage], index: int = 0) -> None:
+        """Puts messages into a backlog queue that has none, and defers them, as somebody's tool does."""
+        self.put(messages, index)
+        with (
+            ServiceBusClient.from_connection_string(self.secondary) as client,
+            client.get_queue_receiver(self.backlog(index)) as receiver,
+        ):
+            left = len(messages)
+            while left:
+                found = receiver.receive_messages(100, max_wait_time=20)
+                for message in found:
+                    receiver.defer_message(message)
+                left -= len(found)
+
     def arrived(self, *paths: str) -> Counter[str]:
         """The ids of all messages at destinations, by peek."""
         found: Counter[str] = Counter()

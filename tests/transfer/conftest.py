@@ -27,7 +27,7 @@ from syphon.emulator import (
     NamespaceSettings,
     QueueDescription,
 )
-from syphon.emulator.broker.message import BrokeredMessage
+from syphon.emulator.broker.message import BrokeredMessage, StoredState
 from syphon.emulator.broker.namespace import BrokerNamespace as Broker
 from syphon.model.outcome import Outcome
 from syphon.transfer import pump as pumping
@@ -98,6 +98,11 @@ class TwoNamespaces:
         """How many messages of a backlog queue are locked."""
         line = self.secondary.message_queue(path)
         return self.emulator.call(lambda: sum(found.lock_token is not None for found in line.peek(0, 10_000)))
+
+    def deferred(self, path: str = BACKLOG) -> int:
+        """How many messages of a backlog queue are deferred."""
+        line = self.secondary.message_queue(path)
+        return self.emulator.call(lambda: line.count(StoredState.DEFERRED))
 
     def credit(self, path: str = BACKLOG) -> int:
         """The credit of all receivers of a backlog queue."""
@@ -178,12 +183,12 @@ class TwoNamespaces:
                 pump.stop()
 
     def has_given_all(self, path: str, received: int) -> bool:
-        """Whether all messages of a backlog queue are locked, and all that it delivered were received."""
+        """Whether all messages of a backlog queue are locked or deferred, and all that it delivered were received."""
         line = self.secondary.message_queue(path)
 
         def look() -> bool:
             return received == self.secondary.counters.of(path, Kind.RECEIVE) and all(
-                found.lock_token is not None for found in line.peek(0, 10_000)
+                found.lock_token is not None or found.state is StoredState.DEFERRED for found in line.peek(0, 10_000)
             )
 
         return self.emulator.call(look)

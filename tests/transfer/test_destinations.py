@@ -123,9 +123,9 @@ def test_a_destination_without_a_link_does_not_keep_its_messages_in_hand(  # S3
         pump.back_off(DestinationBackoff("waits", 60.0, "it was busy", 0))
         manual.put(*(aliased("x", path) for path in ("waits", "later")))
         turn(lambda: pump.counters.received == 3)
-        turn(lambda: len(outcomes) == 3, step=destination.STUCK + 1)  # the third is the one without an answer
+        turn(lambda: len(outcomes) >= 3, step=destination.STUCK + 1)  # the third is the one without an answer
         manual.put(aliased("x", "later"))
-        turn(lambda: pump.counters.forwarded == 1)  # over the link that is free now
+        turn(lambda: pump.counters.forwarded >= 1, step=1)  # over the link that is free now, or after a ping
         pump.stop()
         turn(lambda: False, step=1)
     assert {outcome.destination: outcome.reason for outcome in outcomes[:2]} == {

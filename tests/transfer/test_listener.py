@@ -90,11 +90,11 @@ def test_many_queues_are_peeked_into_at_once_and_each_still_rings(namespaces: Tw
     namespaces.put(aliased("x", "full"))
     namespaces.emulator.call(lambda: copy_messages(namespaces.secondary, queues[1:]))
     with listening(namespaces, *queues, gate=backoffs) as (listener, heard):
-        namespaces.wait(lambda: sum(map(namespaces.locked, queues)) == 100, within=60)  # it has received from all
+        namespaces.wait(lambda: sum(map(namespaces.received, queues)) == 100, within=60)  # it has received from all
         connection = listener.pair.secondary._connection
         assert connection is not None
         for queue in queues:
-            listener.arm(queue, browse=True)
+            listener.arm(queue, look=True)
         namespaces.wait(lambda: all(map(listener.waiting, queues)), within=60)
         assert connection.wire.failure is None
         assert [listener.trouble(queue) for queue in queues] == [""] * 100

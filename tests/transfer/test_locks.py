@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from syphon.bus import Arrival
+from syphon.bus import Arrival, ManagementNode
 from syphon.bus.wire import LATEST_ANSWER
 from syphon.emulator import Action, Fault, Operation, QueueDescription
 from syphon.model.outcome import Result
@@ -136,14 +136,14 @@ def test_what_is_being_completed_is_left_out_when_a_refused_renewal_is_asked_for
     """On a slow network each new request would have another such message in it, until all locks have ended."""
     completing: set[Arrival] = set()
     receiver = SimpleNamespace(settling_since=lambda arrival: 1.0 if arrival in completing else None)
-    arrivals = [Arrival(receiver, number, bytes(16), b"", 0.0, 0.0) for number in range(8)]  # type: ignore[arg-type]
+    arrivals = [Arrival(receiver, number, bytes(16), b"", 0.0, 0.0) for number in range(8)]
     requests: list[tuple[int, Callable[[SimpleNamespace], None]]] = []
     management = SimpleNamespace(
         error=None,
         work=lambda: None,
         ask=lambda _, body, answered: requests.append((len(body.get("lock-tokens").items), answered)),
     )
-    locks = LockKeeper("backlog", 5.0, arrivals)
+    locks = LockKeeper(ManagementNode("backlog"), 5.0, arrivals)
     locks._link = management  # type: ignore[assignment]
     locks.keep(SimpleNamespace(), 2.6)  # type: ignore[arg-type]
     completing.update(arrivals[:3])

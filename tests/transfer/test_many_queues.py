@@ -212,37 +212,30 @@ def received(namespaces: TwoNamespaces) -> int:
     return namespaces.emulator.call(lambda: namespaces.secondary.counters.of(BACKLOG, Kind.RECEIVE))
 
 
-@pytest.mark.parametrize("most_left", [1, 20])
-def test_if_no_destination_takes_the_first_messages_no_others_are_received(  # S7, D16
-    namespaces: TwoNamespaces, most_left: int
+def test_messages_for_a_missing_destination_are_received_once_and_those_behind_them_arrive(  # S3, S7
+    namespaces: TwoNamespaces,
 ) -> None:
-    namespaces.put(*(aliased("x", "later") for _ in range(500)))
+    namespaces.queue("orders")
+    namespaces.put(*(aliased("x", "later") for _ in range(500)), aliased("x", "orders"))
     with namespaces.pump(WAITING) as (pump, _):
-        pump.serve(BACKLOG, most_left=most_left)
-        pump.run()
-    assert pump.queues[BACKLOG].ended is Ended.BACKING_OFF
-    assert (pump.counters.received, pump.counters.left) == (most_left, most_left)
-    assert received(namespaces) == most_left
+        namespaces.finish(pump)
+    assert (pump.counters.received, pump.counters.forwarded, pump.counters.left) == (501, 1, 500)
+    assert (received(namespaces), namespaces.locked(), namespaces.deferred()) == (501, 0, 500)
 
 
-def test_paused_destinations_count_like_those_that_back_off(namespaces: TwoNamespaces) -> None:  # S7, D16
+def test_messages_for_a_paused_destination_are_deferred_and_follow_when_the_pause_ends(
+    namespaces: TwoNamespaces,
+) -> None:  # S7, D16
     namespaces.queue("orders")
     namespaces.put(*(aliased("x", "orders") for _ in range(50)))
     with namespaces.pump() as (pump, _):
-        pump.serve(BACKLOG, most_left=5)
         pump.pause(frozenset({EntityPath.of("orders")}))
-        pump.run()
-    assert (pump.queues[BACKLOG].ended, pump.counters.received) == (Ended.BACKING_OFF, 5)
-
-
-def test_one_accepted_message_is_reason_to_read_on(namespaces: TwoNamespaces) -> None:  # S3
-    namespaces.queue("orders")
-    namespaces.put(aliased("x", "orders"), *(aliased("x", "later") for _ in range(30)), aliased("x", "orders"))
-    with namespaces.pump(WAITING) as (pump, _):
-        pump.serve(BACKLOG, most_left=10)
-        namespaces.finish(pump)
-    assert (pump.counters.received, pump.counters.forwarded, pump.counters.left) == (32, 2, 30)
-    assert pump.queues[BACKLOG].ended is Ended.STOPPED
+        for _ in pump.turns():
+            if namespaces.deferred() == 50:
+                pump.pause(frozenset())
+            if pump.counters.forwarded == 50:
+                pump.stop()
+    assert (pump.counters.received, pump.counters.forwarded) == (100, 50)
 
 
 def test_messages_outside_the_filter_do_not_count_as_left_by_their_destination(namespaces: TwoNamespaces) -> None:  # X1
@@ -250,7 +243,6 @@ def test_messages_outside_the_filter_do_not_count_as_left_by_their_destination(n
     namespaces.put(*(aliased("x", "other") for _ in range(30)), aliased("x", "orders"))
     options = replace(PATIENT, messages=MessageFilter(destinations=PathPatterns.of(["orders"])))
     with namespaces.pump(options) as (pump, _):
-        pump.serve(BACKLOG, most_left=5)
         namespaces.finish(pump)
     assert (pump.counters.forwarded, pump.counters.outside) == (1, 30)
     assert pump.queues[BACKLOG].ended is Ended.STOPPED
@@ -276,24 +268,27 @@ def test_a_queue_starts_slowly_and_gets_its_share_when_messages_are_accepted(
         list(turns)
 
 
-def test_a_destination_that_is_back_is_found_with_one_message_and_the_others_follow(  # D16
+def test_a_destination_that_is_back_is_found_without_a_message_and_the_deferred_ones_follow(  # D16
     manual: ManualTimeNamespaces,
 ) -> None:
     manual.put(*(aliased("x", "later") for _ in range(50)))
-    with manual.pump(replace(WAITING, linger=600.0)) as (pump, _):
+    with manual.pump(replace(WAITING, quiet=10_000.0, lease=None)) as (pump, _):
         turns = pump.turns()
-        pump.serve(BACKLOG, most_left=1)
-        while pump.queues[BACKLOG].is_served:
+        while manual.deferred() < 50:
             next(turns)
-        assert pump.counters.received == 1
+        for _ in range(5):
+            manual.advance(121)  # the destination is tried again
+            for _ in range(50):
+                next(turns)
+        assert received(manual) == 50
         manual.queue("later")
-        manual.advance(31)  # the destination is tried again
-        pump.serve(BACKLOG, most_left=1)
-        while pump.counters.forwarded < 49:
+        manual.advance(121)
+        while pump.counters.forwarded < 50:
+            manual.advance(0.1)
             next(turns)
         pump.stop()
         list(turns)
-    assert pump.counters.left == 1
+    assert received(manual) == 100
 
 
 def test_a_queue_that_is_handed_over_after_the_lease_is_not_received_from(manual: ManualTimeNamespaces) -> None:  # D15

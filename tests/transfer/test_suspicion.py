@@ -42,7 +42,7 @@ def transfer_of(key: MessageKey) -> MessageTransfer:
     payload, (queue, number) = data_section(b"x"), key
     stamps = BrokerStamps(sequence_number=number)
     restored = Restored(payload, EntityPath.of("orders"), "1", None, None, len(payload), stamps)
-    arrival = Arrival(SimpleNamespace(path=queue), 0, b"", b"", 0.0, 0.0)  # type: ignore[arg-type]
+    arrival = Arrival(SimpleNamespace(path=queue), 0, b"", b"", 0.0, 0.0)
     return MessageTransfer(None, arrival, restored, 1)  # type: ignore[arg-type]
 
 

@@ -14,7 +14,7 @@ from syphon.spark.control_protocol import HandOver, QueueReport, SlotOrder, Slot
 from syphon.spark.jobs import JobResult
 from syphon.spark.slot_control import SlotControl
 from syphon.spark.spark_watch import SparkLost
-from syphon.transfer import DestinationBackoff, Ended, Ring
+from syphon.transfer import DestinationBackoff, Ended, Ring, Waiting
 from syphon.worker.backoffs import Backoffs
 from syphon.worker.dispatcher import SHORT_LEASE, STARTS_WITHIN, Dispatcher
 from syphon.worker.running_slot import FIRST_RETRY
@@ -33,8 +33,11 @@ class Listening:
         self.faults = list[SideFault]()
         self.times_reached = self.times_missed = 0
 
-    def arm(self, queue: str, browse: bool = False) -> None:
-        self.armed.append((queue, browse))
+    def arm(self, queue: str, look: bool = False) -> None:
+        self.armed.append((queue, look))
+
+    def waiting(self, queue: str) -> dict[str, Waiting]:
+        return {"deferred": Waiting(1, 0)}
 
     def fault(self, fault: SideFault) -> None:
         self.faults.append(fault)
@@ -179,12 +182,14 @@ def test_queues_that_ring_together_share_a_slot(scene: Scene) -> None:
     assert [sorted(job.orders) for job in scene.jobs] == [sorted(QUEUES)]
 
 
-@pytest.mark.parametrize(("ring", "most_left"), [(Ring.NEW, 200), (Ring.TRY, 1), (Ring.MIXED, None)])
-def test_the_way_a_queue_rang_decides_how_many_messages_may_be_left(
-    scene: Scene, ring: Ring, most_left: int | None
-) -> None:  # S7
-    scene.rings(FIRST, ring=ring)
-    assert scene.jobs[0].orders[FIRST].most_left == most_left
+def test_a_slot_hears_which_destinations_have_failed_and_may_have_deferred_messages(scene: Scene) -> None:  # S7
+    full = DestinationBackoff("Full", 30.0, "is full", 1)
+    scene.backoffs.learn([full])
+    scene.passes(31)  # its back-off is over, and it is still the one that has failed
+    scene.rings(FIRST)
+    order = scene.jobs[0].orders[FIRST]
+    assert order.waiting == ("deferred", "full")
+    assert order.failing == (full._replace(seconds=0.0),)
 
 
 def test_a_quiet_queue_is_listened_to_again_and_can_be_handed_out_again(scene: Scene) -> None:
@@ -200,11 +205,10 @@ def test_a_quiet_queue_is_listened_to_again_and_can_be_handed_out_again(scene: S
     assert scene.dispatcher.queues[FIRST].is_working
 
 
-@pytest.mark.parametrize("ended", [Ended.QUIET, Ended.BACKING_OFF])
-def test_a_queue_with_messages_left_is_looked_through_by_peeking(scene: Scene, ended: Ended) -> None:  # S7
+def test_a_queue_from_which_messages_were_received_is_looked_through_by_peeking(scene: Scene) -> None:  # S7
     scene.rings(FIRST)
     scene.jobs[0].reports()
-    scene.jobs[0].ends_service(FIRST, ended, left=3)
+    scene.jobs[0].ends_service(FIRST, Ended.QUIET, left=3)
     assert scene.listening.armed == [(FIRST, True)]
     scene.rings(FIRST)
     scene.jobs[0].ends_service(FIRST, Ended.QUIET)  # it received nothing this time
@@ -216,15 +220,15 @@ def test_each_try_of_a_dead_destination_that_fails_doubles_the_pause(scene: Scen
     scene.rings(FIRST)
     scene.jobs[0].reports(backing_off=full)
     scene.jobs[0].reports(backing_off=full)  # the same failure
-    scene.jobs[0].ends_service(FIRST, Ended.BACKING_OFF, left=3)
+    scene.jobs[0].ends_service(FIRST, Ended.QUIET, left=3)
     scene.jobs[0].ends()
     pauses = []
     for _ in range(3):
         scene.passes(scene.backoffs.now()[0].seconds)
-        scene.rings(*QUEUES, ring=Ring.TRY)  # its messages are in all queues: it is one failure all the same
+        scene.rings(*QUEUES, ring=Ring.DEFERRED)  # its messages are in all queues: it is one failure all the same
         scene.jobs[0].reports(backing_off=full)  # a new slot, for which it is the first failure
         for queue in QUEUES:
-            scene.jobs[0].ends_service(queue, Ended.BACKING_OFF, left=1, backing_off=full)
+            scene.jobs[0].ends_service(queue, Ended.QUIET, left=1, backing_off=full)
         scene.jobs[0].ends(backing_off=full)
         pauses.append(scene.backoffs.now()[0].seconds)
     assert pauses == [60, 120, 120]
@@ -356,7 +360,7 @@ def test_a_job_that_ends_with_an_error_is_tried_again_later_and_later(scene: Sce
         scene.passes(pause - 0.5)
         assert scene.listening.armed == []
         scene.passes(1.0)
-        assert scene.listening.armed == [(FIRST, False)]
+        assert scene.listening.armed == [(FIRST, True)]
         scene.listening.armed.clear()
         pause *= 2
 
@@ -370,7 +374,7 @@ def test_an_error_of_one_queue_does_not_touch_the_others(scene: Scene) -> None:
     assert scene.dispatcher.queues[SECOND].trouble == ""
     assert list(job.orders) == [SECOND]
     scene.passes(FIRST_RETRY)
-    assert scene.listening.armed == [(FIRST, False)]
+    assert scene.listening.armed == [(FIRST, True)]
 
 
 def test_a_fault_that_a_slot_finds_is_passed_on(scene: Scene) -> None:  # C1
@@ -413,7 +417,7 @@ def test_without_the_primary_a_queue_is_listened_to_again_soon_and_not_at_once(s
     scene.jobs[0].ends_service(FIRST, Ended.PRIMARY_AWAY)
     assert (scene.listening.armed, scene.listening.times_missed) == ([], 1)
     scene.passes(FIRST_RETRY)
-    assert scene.listening.armed == [(FIRST, False)]
+    assert scene.listening.armed == [(FIRST, True)]
 
 
 def test_when_spark_has_stopped_the_worker_must_end(scene: Scene) -> None:

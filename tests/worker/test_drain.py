@@ -47,6 +47,33 @@ def test_everything_is_forwarded_and_the_backlog_is_proven_empty(pair: EmulatedP
     assert result["verdict"] == "Nothing is left: 900 forwarded."
 
 
+@on_shared_spark
+def test_deferred_messages_are_moved_and_the_others_are_left_by_a_filter(pair: EmulatedPair) -> None:  # X2, D4
+    pair.defer([aliased(number, DESTINATIONS[number % 2]) for number in range(40)])
+    code, result = pair.drained_here("--destination", DESTINATIONS[0])
+    assert (code, result["account"]["forwarded"], result["remaining"]) == (0, 20, 0), result
+    assert result["verdict"] == (
+        "Nothing that was asked for is left: 20 forwarded; 20 messages for others remain in the backlog."
+    )
+    code, result = pair.drained_here()
+    assert (code, result["verdict"]) == (0, "Nothing is left: 20 forwarded."), result
+    assert pair.arrived(*DESTINATIONS) == ids(range(40))
+    assert not pair.in_backlog(0)
+
+
+@on_shared_spark
+def test_deferred_messages_for_a_missing_destination_are_named_until_they_are_given_up(
+    pair: EmulatedPair,
+) -> None:  # S4, X7
+    pair.defer([aliased(number, "gone") for number in range(5)])
+    code, result = pair.drained_here()
+    assert (code, result["remaining"]) == (1, 5), result
+    assert [(waiting["path"], waiting["left"]) for waiting in result["waiting"]] == [("gone", 5)]
+    code, result = pair.drained_here("--give-up", "missing")
+    assert (result["remaining"], result["account"]["dead_lettered"]) == (0, 5), result
+    assert len(pair.in_backlog(0, dead=True)) == 5
+
+
 def test_an_empty_backlog_is_proven_without_spark(pair: EmulatedPair) -> None:  # D4
     drain = pair.drain()
     code, out = drain.end()

@@ -57,6 +57,18 @@ def test_a_python_worker_that_is_killed_is_replaced_and_the_drain_goes_on(pair: 
     check(pair)
 
 
+def test_deferred_messages_survive_a_killed_worker(pair: EmulatedPair) -> None:
+    pair.defer([aliased(number, "orders") for number in range(300)])
+    drain = pair.drain("--json", "--rate", "30")
+    eventually(lambda: drain.progress().get("moved", 0) > 30, what=lambda: drain.said)
+    for pid in python_workers(drain):
+        os.kill(pid, signal.SIGKILL)
+    code, _ = drain.end(240)
+    assert code == 0, drain.said
+    assert set(pair.arrived("orders")) == {f"m{number}" for number in range(300)}
+    assert not pair.in_backlog(0)
+
+
 @on_shared_spark
 def test_a_drain_whose_driver_is_killed_can_be_started_again_and_the_report_does_not_claim_to_be_complete(
     pair: EmulatedPair,

@@ -46,3 +46,19 @@ def test_wanted_messages_and_others_are_counted(secondary: str, pattern: str, at
         assert check.count(QUEUE, options.wants, at_most) == found
     finally:
         check.close()
+
+
+def test_deferred_messages_count_as_messages_of_the_backlog(secondary: str) -> None:  # D4
+    with (
+        ServiceBusClient.from_connection_string(secondary) as client,
+        client.get_queue_receiver(QUEUE) as receiver,
+    ):
+        for message in receiver.receive_messages(4, max_wait_time=20):
+            receiver.defer_message(message)
+    check = EmptinessCheck(Side(connection_string=SecretStr(secondary)))
+    try:
+        found = check.count(QUEUE, DrainOptions().wants, 100)
+        assert (found.wanted, found.others) == (11, 0)
+        assert found.deferred >= 1
+    finally:
+        check.close()

@@ -53,7 +53,6 @@ def test_a_rename_reaches_messages_that_the_listener_has_already_looked_at() -> 
             worker._listen_to([BACKLOG])
             listener = worker.listener
             assert listener is not None
-            listener.arm(BACKLOG, browse=True)
             namespaces.wait(lambda: list(listener.waiting(BACKLOG)) == ["orders"])
             worker.reload(pair_of(before))
             assert not listener._to_look_again, "nothing was renamed"

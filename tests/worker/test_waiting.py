@@ -53,10 +53,15 @@ def test_messages_are_counted_by_destination_over_all_queues_and_the_most_come_f
 
 
 def test_messages_that_a_drain_would_not_take_are_not_left_by_it(monkeypatch: pytest.MonkeyPatch) -> None:  # X2, X7
-    queues = {"a": peeked("orders") + peeked("orders", state=MessageState.DEFERRED), "b": peeked("news", "orders")}
+    queues = {"a": peeked("orders") + peeked("orders", state=MessageState.SCHEDULED), "b": peeked("news", "orders")}
     assert left(monkeypatch, queues) == [("orders", 2), ("news", 1)]
     only_news = DrainOptions(messages=MessageFilter(PathPatterns.of(["news"])))
     assert left(monkeypatch, queues, only_news) == [("news", 1)]
+
+
+def test_deferred_messages_are_left_like_active_ones(monkeypatch: pytest.MonkeyPatch) -> None:  # X7
+    queues = {"a": peeked("orders"), "b": peeked("orders", "news", state=MessageState.DEFERRED)}
+    assert left(monkeypatch, queues) == [("orders", 2), ("news", 1)]
 
 
 def test_a_count_ends_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:  # X7
