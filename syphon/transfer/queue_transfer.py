@@ -163,7 +163,12 @@ class QueueTransfer:
         elif now - self._deep_at >= SHALLOW_FOR:
             self.deferred.look()
         if connection is not None and credit > 0 and not self.deferred.is_idle and self.intake.is_allowed(connection):
+            if self._options.limit is not None and not self.intake.is_drained:
+                self.intake.drain()  # a limit is exact: nothing may arrive beside the messages that are asked for
+                return
             self.deferred.work(connection, credit)
+            if self._options.limit is not None:
+                return
         self.intake.grant(max(0, credit - self.deferred.requested))
 
     # --- locks ---------------------------------------------------------------------------------------------------

@@ -67,6 +67,15 @@ def test_the_filter_leaves_the_other_deferred_messages(namespaces: TwoNamespaces
     assert states(namespaces) == [MessageState.DEFERRED] * 2
 
 
+def test_a_limit_is_kept_to_the_message(namespaces: TwoNamespaces) -> None:  # X2
+    namespaces.queue("orders")
+    defer(namespaces, *((str(number), "orders") for number in range(10)))
+    namespaces.put(*(aliased("active", "orders") for _ in range(2)))
+    pump, _ = serve(namespaces, replace(OPTIONS, limit=5))
+    assert (pump.counters.received, pump.counters.forwarded) == (5, 5)
+    assert len(states(namespaces)) == 7
+
+
 def test_one_that_cannot_be_restored_is_dead_lettered(namespaces: TwoNamespaces) -> None:  # M4
     defer(namespaces, ("lost", ""), ("forbidden", "$management"))
     _, results = serve(namespaces)
