@@ -130,6 +130,19 @@ def test_a_drain_ends_although_a_destination_was_throttled_when_a_lease_ended() 
     assert any("drained" in step and "stuck" in step for step in steps)
 
 
+def test_a_throttled_destination_leaves_its_link_to_others() -> None:  # S3, S5
+    """There is one link for twelve destinations. What gets no link for ten seconds would wait for the end of locks."""
+    names = tuple(f"d{number}" for number in range(12))
+    messages = tuple(SimulatedMessage(number, names[number % 12], 0.0) for number in range(800))
+    incident = Incident(1, names, messages, (busy("d3", lasts=80.0),), lock=60.0, window=400, max_links=1)
+    world = World(incident)
+    with quietly():
+        world.run()
+    others = [story for story in world.checker.stories.values() if story.message.destination != "d3"]
+    assert max(story.copies[0] for story in others) <= 20.0
+    assert all(story.received == 1 for story in others)
+
+
 def test_messages_for_the_fragments_that_are_available_arrive_as_usual() -> None:  # S3, S8
     """One of sixteen is down. Each message has a session of its own, as in a busy system."""
     down = SimulatedFault(Kind.FRAGMENT, 0.0, 200.0, "contoso", "d0", number=3)
