@@ -65,11 +65,15 @@ class Meter:
         else:
             self._slices.append((now, messages))
         self._count += messages
+        self._forget_old(now)  # a driver adds for months, and may never ask
 
     def per_second(self, now: float) -> float:
+        self._forget_old(now)
+        return float(self._count)
+
+    def _forget_old(self, now: float) -> None:
         while self._slices and now - self._slices[0][0] > 1.0:
             self._count -= self._slices.popleft()[1]
-        return float(self._count)
 
 
 class Congestion:

@@ -165,8 +165,10 @@ class Destination:
         return self._sender is not None
 
     def can_spare_its_link(self) -> bool:
+        """Whether it does not need its link now: it has nothing to send, or must not send for ten seconds."""
         sender = self._sender
-        return sender is not None and not (self._unsent or self._wants_ping or sender.under_way or sender.results)
+        is_idle = not (self._unsent or self._wants_ping) or self.breaker.is_throttled
+        return sender is not None and is_idle and not (sender.under_way or sender.results)
 
     @property
     def is_under_way(self) -> bool:

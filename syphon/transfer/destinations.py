@@ -180,6 +180,12 @@ class Destinations:
         for destination in self._busy.values():
             yield from destination.take_unsent(chosen)
 
+    def take_throttled(self) -> Iterator[MessageTransfer]:
+        """Removes and yields the unsent messages of the destinations that are throttled."""
+        for destination in self._busy.values():
+            if destination.breaker.is_throttled:
+                yield from destination.take_unsent()
+
     @property
     def has_unsent(self) -> bool:
         """Whether a message waits to be sent."""

@@ -178,6 +178,9 @@ class Pump:
             if queue.is_finished(now):
                 self._finish(queue)
         if self._stopped_at is not None:
+            # What was under way when the pump stopped, and came back: a throttled destination is not waited for.
+            for transfer in self.destinations.take_throttled():
+                transfer.queue.give_back(transfer.arrival, STOPPED_TAKING)
             return not self._served or now - self._stopped_at > self._options.grace
         if self._served:
             self._idle_since = now

@@ -182,7 +182,8 @@ class PairDrain:
 
     def _has_tried_enough(self) -> bool:
         """Whether each destination that is throttled was tried several times: to wait alone is no reason to give up."""
-        throttled = [known for known in self.backoffs.known() if known.error == DestinationBusy.__name__]
+        # Not those whose time is over: they have accepted messages since, or have none left.
+        throttled = [known for known in self.backoffs.now() if known.error == DestinationBusy.__name__]
         return all(known.failures >= LEAST_ATTEMPTS for known in throttled)
 
     def _run_job(self, jobs: Jobs, share: LimitShare) -> JobResult:

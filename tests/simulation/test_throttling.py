@@ -95,14 +95,52 @@ def test_half_is_left_beside_a_client_that_uses_the_other_half() -> None:
 
 @pytest.mark.parametrize("mode", [Mode.PUMP, Mode.WORKER, Mode.DRAIN])
 def test_one_busy_answer_delays_its_messages_by_ten_to_twelve_seconds(mode: Mode) -> None:  # S5
-    busy = SimulatedFault(
-        Kind.BROKER, 0.0, FOREVER, "contoso", "d0", "error com.microsoft:server-busy", operation="send", number=1
-    )
     messages = tuple(SimulatedMessage(number, "d0", 0.0) for number in range(3))
-    arrivals, receives = run(Incident(1, ("d0",), messages, (busy,), mode=mode, lock=60.0, window=4000, linger=5.0))
+    incident = Incident(1, ("d0",), messages, (busy("d0", times=1),), mode=mode, lock=60.0, window=4000, linger=5.0)
+    arrivals, receives = run(incident)
     assert arrivals[0] >= 10.0
     assert arrivals[-1] <= 12.5  # and the start of a slot
     assert receives <= 3 + (mode is Mode.WORKER)
+
+
+def busy(entity: str, at: float = 0.0, lasts: float = FOREVER, times: int = 0, share: float = 1.0) -> SimulatedFault:
+    how = "error com.microsoft:server-busy"
+    return SimulatedFault(Kind.BROKER, at, lasts, "contoso", entity, how, "send", times, share)
+
+
+def test_what_is_refused_when_the_pump_has_stopped_is_released_and_not_left_locked() -> None:  # S5
+    """A batch is under way at the end of the lease, and the answer is busy. The next pump gets its messages at once."""
+    messages = tuple(SimulatedMessage(number, f"d{number % 2}", 0.003 * number) for number in range(2000))
+    incident = Incident(
+        1, ("d0", "d1"), messages, (busy("d0", 5.0, 2.0),), lock=60.0, window=400, latency=0.1, jitter=0.02, lease=5.15
+    )
+    arrivals, _ = run(incident)
+    assert arrivals[-1] <= 30.0
+
+
+def test_a_drain_ends_although_a_destination_was_throttled_when_a_lease_ended() -> None:  # X2
+    """That destination has accepted everything since; what is left is for one that is full for ten minutes."""
+    messages = tuple(SimulatedMessage(number, f"d{number % 2}", 0.0) for number in range(20))
+    full = SimulatedFault(Kind.FULL, 0.0, 600.0, "contoso", "d1")
+    faults = (busy("d0", times=1), full)
+    steps: list[str] = []
+    world = World(Incident(1, ("d0", "d1"), messages, faults, mode=Mode.DRAIN, lock=60.0, lease=8.0), steps.append)
+    with quietly():
+        world.run()
+    assert any("drained" in step and "stuck" in step for step in steps)
+
+
+def test_a_throttled_destination_leaves_its_link_to_others() -> None:  # S3, S5
+    """There is one link for twelve destinations. What gets no link for ten seconds would wait for the end of locks."""
+    names = tuple(f"d{number}" for number in range(12))
+    messages = tuple(SimulatedMessage(number, names[number % 12], 0.0) for number in range(800))
+    incident = Incident(1, names, messages, (busy("d3", lasts=80.0),), lock=60.0, window=400, max_links=1)
+    world = World(incident)
+    with quietly():
+        world.run()
+    others = [story for story in world.checker.stories.values() if story.message.destination != "d3"]
+    assert max(story.copies[0] for story in others) <= 20.0
+    assert all(story.received == 1 for story in others)
 
 
 def test_messages_for_the_fragments_that_are_available_arrive_as_usual() -> None:  # S3, S8

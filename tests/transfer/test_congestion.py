@@ -134,3 +134,10 @@ def test_the_meter_counts_the_last_second() -> None:
         meter.add(5, step * 0.05)
     assert meter.per_second(1.95) == pytest.approx(100, abs=5)
     assert meter.per_second(10.0) == 0
+
+
+def test_a_meter_that_nobody_asks_does_not_grow() -> None:
+    meter = Meter()
+    for second in range(10_000):
+        meter.add(5, float(second))
+    assert len(meter._slices) <= 2
