@@ -28,7 +28,7 @@ from .factory import administration_of, client_of, connected, namespace_of
 from .links import (
     Arrival,
     LinkState,
-    ManagementNode,
+    ManagementLinks,
     ManagementReply,
     RawReceiver,
     RawSender,
@@ -86,7 +86,7 @@ __all__ = [
     "RawReceiver",
     "RawSender",
     "Runtime",
-    "ManagementNode",
+    "ManagementLinks",
     "ManagementReply",
     "RequestLink",
     "RetryPolicy",

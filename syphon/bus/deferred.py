@@ -14,7 +14,7 @@ from syphon.amqp import Array, Long, Malformed, Map, UInt, Value
 from syphon.model import Interrupted, LockLost, SyphonError, from_condition
 
 from .connection import Connection
-from .links import Arrival, LinkState, ManagementNode, ManagementReply, Settled
+from .links import Arrival, LinkState, ManagementLinks, ManagementReply, Settled
 
 LONGS, UUIDS = 0x81, 0x98
 PEEK_LOCK = 1
@@ -29,7 +29,7 @@ _OUTCOMES = {_COMPLETED: "accepted", _DEFERRED: "modified", _DEAD_LETTERED: "rej
 class DeferredReceiver:
     """Receives and settles deferred messages of one queue. To the owner of a message it is the message's link."""
 
-    def __init__(self, node: ManagementNode, connection: Connection) -> None:
+    def __init__(self, node: ManagementLinks, connection: Connection) -> None:
         self.path = node.entity
         self.arrivals: deque[Arrival] = deque()
         self.settled: deque[Settled] = deque()

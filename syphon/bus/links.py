@@ -368,7 +368,7 @@ class RequestLink:
         self._replies.close()
 
 
-class ManagementNode:
+class ManagementLinks:
     """The management node of an entity, over one pair of links for all who ask it: a connection has few links."""
 
     def __init__(self, entity: str) -> None:

@@ -23,7 +23,7 @@ from syphon.amqp import Int, Long, Malformed, Map, Section, UInt, Value, decode,
 from syphon.model import DestinationBusy, DestinationSilent, SyphonError, from_condition
 
 from .connection import Connection
-from .links import ManagementNode, ManagementReply, RequestLink
+from .links import ManagementLinks, ManagementReply, RequestLink
 
 PAGE = 250
 """The most messages that Service Bus returns at once."""
@@ -178,7 +178,7 @@ class Peeker:
         *,
         most: int = PAGE,
         answer_within: float = ANSWER_WITHIN,
-        node: ManagementNode | None = None,
+        node: ManagementLinks | None = None,
     ) -> None:
         """`node` is the entity's management node, if its links are shared with others."""
         self.connection = connection

@@ -20,7 +20,7 @@ from syphon.bus import (
     Connection,
     DeferredReceiver,
     LinkState,
-    ManagementNode,
+    ManagementLinks,
     MessageState,
     Peeked,
     Peeker,
@@ -40,7 +40,7 @@ RETRY_AFTER = 5.0
 """Seconds after which the pump asks again after an error."""
 
 
-class Found(NamedTuple):
+class DeferredMessage(NamedTuple):
     """A deferred message that a peek has found."""
 
     number: int
@@ -71,7 +71,7 @@ class Movable(Protocol):
 class DeferredSource:
     """Finds and receives the deferred messages of one queue."""
 
-    def __init__(self, node: ManagementNode, now: Callable[[], float], movable: Movable) -> None:
+    def __init__(self, node: ManagementLinks, now: Callable[[], float], movable: Movable) -> None:
         self._node = node
         self._now = now
         self._movable = movable
@@ -81,7 +81,7 @@ class DeferredSource:
         """Whether the service is to look for deferred messages and has not begun to."""
         self._next: int | None = None
         """The sequence number from which on it peeks; None if it does not."""
-        self._found: deque[Found] = deque()
+        self._found: deque[DeferredMessage] = deque()
         self._seen: set[int] = set()
         """Numbers of a partitioned queue that it has found: there a peek may show a message twice."""
         self._tried_at: dict[str, float] = {}
@@ -207,7 +207,7 @@ class DeferredSource:
                 self._seen.add(number)
             destination = self._movable.destination_key(message)
             if destination is not None:
-                self._found.append(Found(number, len(message.payload), destination))
+                self._found.append(DeferredMessage(number, len(message.payload), destination))
 
     def _receive(self, connection: Connection, room: int) -> None:
         receiver = self._receiver(connection)
@@ -220,13 +220,13 @@ class DeferredSource:
             self._receivers.append(DeferredReceiver(self._node, connection))
         return self._receivers[-1]
 
-    def _chosen(self, most: int) -> list[Found]:
+    def _chosen(self, most: int) -> list[DeferredMessage]:
         """Takes the next messages that can be received together.
 
         If a destination has accepted nothing yet, one message shows whether it does: the others would be received for
         nothing. A message whose destination cannot take it any more is dropped: a later service finds it again.
         """
-        chosen: list[Found] = []
+        chosen: list[DeferredMessage] = []
         size = 0
         for _ in range(len(self._found)):
             if len(chosen) >= most:
@@ -244,7 +244,7 @@ class DeferredSource:
                 self._found.append(found)
         return sorted(chosen)
 
-    def _may_receive(self, found: Found) -> bool:
+    def _may_receive(self, found: DeferredMessage) -> bool:
         if self._movable.is_proven(found.destination):
             return True
         if self._movable.prove(found.destination):

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable
 
 from syphon.amqp import Array, Map, Value
-from syphon.bus import Arrival, Connection, ManagementNode, ManagementReply, RequestLink
+from syphon.bus import Arrival, Connection, ManagementLinks, ManagementReply, RequestLink
 from syphon.model import DestinationBusy, LockLost, SyphonError, from_condition
 
 TOKENS_PER_REQUEST = 100
@@ -27,7 +27,7 @@ class LockKeeper:
 
     def __init__(
         self,
-        node: ManagementNode,
+        node: ManagementLinks,
         lock: float,
         in_hand: Collection[Arrival],
         on_busy: Callable[[], None] = lambda: None,

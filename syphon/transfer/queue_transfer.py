@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from syphon.backlog import stamps_of
-from syphon.bus import Arrival, Connection, DeferredReceiver, LinkState, ManagementNode, Namespace, Settled
+from syphon.bus import Arrival, Connection, LinkState, ManagementLinks, Namespace, Settled
 from syphon.model import DestinationBusy, Outcome, Result, SyphonError
 
 from .batches import MessageTransfer
@@ -62,7 +62,7 @@ class QueueTransfer:
         """Why it cannot be received from, if that ended its service."""
         self.unsettled = Unsettled(queue, record, now, traces, wall)
         self.intake = Intake(source, namespace, options.quiet, now, self._note_busy)
-        node = ManagementNode(source)
+        node = ManagementLinks(source)
         self.deferred = DeferredSource(node, now, movable)
         self.locks = LockKeeper(node, options.lock, self.unsettled.transfers, self._note_busy)
         self.completions = Completions(source, self.unsettled, self.locks, now)
@@ -220,14 +220,8 @@ class QueueTransfer:
         arrival.link.release(arrival)
 
     def leave(self, transfer: MessageTransfer, error: SyphonError) -> None:
-        """Leaves a message locked in the queue: it returns by itself when the lock expires. A deferred message does
-        not return, and so its lock is released."""
-        arrival = transfer.arrival
-        if isinstance(arrival.link, DeferredReceiver) and arrival.link.state is LinkState.OPEN:
-            self.unsettled.note(arrival, str(error))
-            arrival.link.release(arrival)
-        else:
-            self.unsettled.finish(arrival, Result.LEFT, str(error))
+        """Leaves a message locked in the queue: it can be received again when the lock expires, and not before."""
+        self.unsettled.finish(transfer.arrival, Result.LEFT, str(error))
 
     def defer(self, transfer: MessageTransfer, error: SyphonError) -> None:
         """Sets a message aside in the queue, because its destination is unavailable: it is not received again before

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from syphon.bus import Arrival, ManagementNode
+from syphon.bus import Arrival, ManagementLinks
 from syphon.bus.wire import LATEST_ANSWER
 from syphon.emulator import Action, Fault, Operation, QueueDescription
 from syphon.model.outcome import Result
@@ -143,7 +143,7 @@ def test_what_is_being_completed_is_left_out_when_a_refused_renewal_is_asked_for
         work=lambda: None,
         ask=lambda _, body, answered: requests.append((len(body.get("lock-tokens").items), answered)),
     )
-    locks = LockKeeper(ManagementNode("backlog"), 5.0, arrivals)
+    locks = LockKeeper(ManagementLinks("backlog"), 5.0, arrivals)
     locks._link = management  # type: ignore[assignment]
     locks.keep(SimpleNamespace(), 2.6)  # type: ignore[arg-type]
     completing.update(arrivals[:3])

@@ -77,13 +77,14 @@ def test_a_quiet_queue_ends_it_and_there_is_no_more_to_do(manual: ManualTimeName
     assert pump.counters.bytes_forwarded == outcomes[0].size > 0
 
 
-def test_messages_whose_destination_waits_stay_locked_when_it_stops(namespaces: TwoNamespaces) -> None:  # D5
+def test_messages_of_a_throttled_destination_are_released_when_it_stops(namespaces: TwoNamespaces) -> None:  # D5, D26
     namespaces.put(aliased("x", "orders"))
     namespaces.queue("orders")
     namespaces.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition="com.microsoft:server-busy"))
     pump, _ = namespaces.run()
     assert pump.counters.left == 1
-    assert namespaces.locked() == 1
+    assert namespaces.locked() == 0
+    assert namespaces.active(BACKLOG, "contoso-dr") == 1
 
 
 def test_what_was_sent_and_not_answered_when_it_ends_is_told_as_a_possible_duplicate(
