@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from syphon.backlog import leaving_warning
+from syphon.backlog import expiry_warning
 from syphon.model import ExitCode, html_line, html_table, plural, volume
 from syphon.spark import DeadLetterPreview, DestinationSummary
 
@@ -41,9 +41,10 @@ class BacklogOverview:
     @property
     def expiry_warning(self) -> str:
         """A warning about messages that expire in the backlog (M9); empty if there are none."""
-        leaving = sum(found.leaving for found in self.destinations)
-        first = min((found.first_leaves for found in self.destinations if found.first_leaves), default=None)
-        return leaving_warning(leaving, f"{first:%Y-%m-%d %H:%M} UTC") if first is not None else ""
+        messages = sum(found.expiring_in_backlog for found in self.destinations)
+        moments = (found.first_backlog_expiry for found in self.destinations)
+        first = min((moment for moment in moments if moment), default=None)
+        return expiry_warning(messages, f"{first:%Y-%m-%d %H:%M} UTC") if first is not None else ""
 
     def as_json(self, limit: int | None = None) -> dict[str, Any]:
         """The overview in its documented form for programs (docs/commands.md)."""

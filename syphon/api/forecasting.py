@@ -71,9 +71,9 @@ class DestinationForecast:
     """Messages that would be dead-lettered, for whatever reason."""
     waiting: int
     """Messages that would wait for the destination."""
-    leaving: int = 0
+    expiring_in_backlog: int = 0
     """Messages that will expire in the backlog unless they are drained before (M9)."""
-    first_leaves: datetime | None = None
+    first_backlog_expiry: datetime | None = None
     renamed_to: str | None = None
     """The entity that they would go to, if the operator has renamed the destination."""
 
@@ -124,7 +124,7 @@ class DryRun:
     def as_json(self) -> dict[str, Any]:
         """The forecast in its documented form for programs (docs/commands.md)."""
         destinations = [
-            asdict(each) | {"oldest": _text(each.oldest), "first_leaves": _text(each.first_leaves)}
+            asdict(each) | {"oldest": _text(each.oldest), "first_backlog_expiry": _text(each.first_backlog_expiry)}
             for each in self.destinations
         ]
         lists = {"destinations": destinations, "give_up": list(self.give_up)}

@@ -18,7 +18,7 @@ from .duplicate_windows import LONGEST_WINDOW, DuplicateWindows
 from .letter_edit import NO_EDIT, BadEdit, LetterEdit, message_id_of, with_message_id
 from .letter_file import BadLine, FiledLetter, fingerprint, letter_line, read_line
 from .preflight import Finding, PreflightCheck, preflight_checks, secondary_administration
-from .preview import MessagePreview, PreviewRules, leaving_warning, preview_message
+from .preview import MessagePreview, PreviewRules, expiry_warning, preview_message
 from .provisioning import Dropped, Found, Made, Missing, NoBacklogQueue, Provisioned, Unknown, plan, provision
 from .queue_selection import NoQueueSelected, SelectedQueue, by_pair, queue_names, select_queues
 from .queues import (
@@ -89,7 +89,7 @@ __all__ = [
     "not_allowed",
     "not_allowed_text",
     "parse_queue_name",
-    "leaving_warning",
+    "expiry_warning",
     "plan",
     "preflight_checks",
     "preview_message",

@@ -40,7 +40,7 @@ from syphon.model import (
     volume,
 )
 
-from .preview import PreviewRules, leaving_warning, preview_message
+from .preview import PreviewRules, expiry_warning, preview_message
 from .provisioning import Found, Missing, Plan, plan
 from .queue_selection import queue_names
 from .queues import BacklogQueueDescription, QueueName, primary_label
@@ -218,10 +218,10 @@ class _Secondary(PreflightCheck):
                 closing(peek_pages(connection, name, answer_within=ANSWER_WITHIN, ahead=False)) as pages,
             ):
                 previews = (preview_message(message.payload, 0, PreviewRules()) for message in next(pages, []))
-                moments += [found.leaves_backlog_at for found in previews if found.leaves_backlog_at is not None]
+                moments += [found.backlog_expires_at for found in previews if found.backlog_expires_at is not None]
         if moments:
             first = f"{datetime.fromtimestamp(min(moments) / 1000, UTC):%Y-%m-%d %H:%M} UTC"
-            yield self._finding(Level.WARNING, f"at least {leaving_warning(len(moments), first)}")
+            yield self._finding(Level.WARNING, f"at least {expiry_warning(len(moments), first)}")
 
     def _described(self, names: Sequence[QueueName]) -> Iterator[Finding]:
         try:

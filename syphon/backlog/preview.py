@@ -39,7 +39,7 @@ class MessagePreview(NamedTuple):
     scheduled_for: int | None
     expires_at: int | None
     """When the time to live of the sender ends (M5)."""
-    leaves_backlog_at: int | None
+    backlog_expires_at: int | None
     """When Service Bus moves it to the dead letters of the backlog queue, because its header has a time to live. The
     retired .NET SDK leaves one of 18 days there (M9)."""
     size: int
@@ -56,7 +56,7 @@ def preview_message(payload: bytes, now: int, rules: PreviewRules) -> MessagePre
     found = restore(payload, enqueued_at=None, now=now)
     stamps = found.stamps if isinstance(found, Restored) else stamps_of(payload)
     sender = _quickly_read(payload) if isinstance(found, Restored) else _read(payload)
-    scheduled_for, expires_at, leaves_backlog_at = _times(sender, stamps.enqueued_at)
+    scheduled_for, expires_at, backlog_expires_at = _times(sender, stamps.enqueued_at)
     reason, description = _objection(payload, found, now, rules)
     return MessagePreview(
         message_id=None if sender.message_id is None else str(sender.message_id),
@@ -65,7 +65,7 @@ def preview_message(payload: bytes, now: int, rules: PreviewRules) -> MessagePre
         enqueued_at=stamps.enqueued_at or None,
         scheduled_for=scheduled_for,
         expires_at=expires_at,
-        leaves_backlog_at=leaves_backlog_at,
+        backlog_expires_at=backlog_expires_at,
         size=len(payload),
         delivery_count=stamps.delivery_count,
         reason=reason,
@@ -88,7 +88,7 @@ def _objection(
     return None, None
 
 
-def leaving_warning(messages: int, first: str) -> str:
+def expiry_warning(messages: int, first: str) -> str:
     """Warns about messages that expire in the backlog, the first at this time (M9)."""
     expire = "message expires in the backlog and goes" if messages == 1 else "messages expire in the backlog and go"
     return (
@@ -149,16 +149,16 @@ def _times(sender: _Sender, enqueued_at: int) -> tuple[int | None, int | None, i
     due, life, ttl_of_header = sender.due, sender.life, sender.ttl
     # The sender's failover clears it. The retired SDK leaves one, and so may a person who put the message here.
     lives = [int(ttl_of_header)] if isinstance(ttl_of_header, int) and ttl_of_header < _NO_LIMIT else []
-    leaves_backlog_at = enqueued_at + lives[0] if lives and enqueued_at else None
+    backlog_expires_at = enqueued_at + lives[0] if lives and enqueued_at else None
     try:
         scheduled_for = None if due is None else int(moment(due))
         if life is not None:
             lives.append(whole_millis(time_to_live(life)))
     except InvalidValue:
-        return None, None, leaves_backlog_at  # the reason says already that the message cannot be restored
+        return None, None, backlog_expires_at  # the reason says already that the message cannot be restored
     born = max(enqueued_at, scheduled_for or 0)
     ttl = min(lives, default=FOREVER)
-    return scheduled_for, born + ttl if born and ttl < FOREVER else None, leaves_backlog_at
+    return scheduled_for, born + ttl if born and ttl < FOREVER else None, backlog_expires_at
 
 
 def _text(value: Value) -> str | None:

@@ -54,7 +54,7 @@ def inspect(
     Columns of `backlog`: pair, queue, sequence_number, message_id, destination, session_id, enqueued_at,
     scheduled_for, expires_at, size, delivery_count, state (active, deferred, scheduled), dead_letter_reason,
     dead_letter_description (null for messages that can be forwarded), restored_size (bytes at its destination),
-    leaves_backlog_at (when it expires in the backlog, if ever). Times are UTC. `--sql` takes one query that reads
+    backlog_expires_at (when it expires in the backlog, if ever). Times are UTC. `--sql` takes one query that reads
     this view and nothing else.
 
     \b

@@ -46,7 +46,7 @@ def main() -> None:
 
     \b
     Exit codes, the same for every command:
-       0  done                          70  the pair has faulted
+       0  done                          70  all pairs have faulted
        1  not everything is in order    77  not authorized
        2  usage                         78  the settings are wrong
       69  a namespace or port is unavailable

@@ -254,7 +254,7 @@ class _Replaying:
                         self._done.append(replay.result)
                     replay.carry_out()
         if windows.trouble is not None:
-            self._errors.append(f"Whether duplicates are detected is not known: {windows.trouble}")
+            self._errors.append(f"Could not check for duplicate detection: {windows.trouble}")
         self._errors += [f"{selected.queue}: {error}" for selected, error in search.unreachable]
 
 

@@ -29,7 +29,7 @@ BACKLOG_SCHEMA = (
     "pair string, queue string, sequence_number bigint, message_id string, destination string, session_id string, "
     "enqueued_at timestamp, scheduled_for timestamp, expires_at timestamp, size bigint, delivery_count int, "
     "state string, dead_letter_reason string, dead_letter_description string, restored_size bigint, "
-    "leaves_backlog_at timestamp"
+    "backlog_expires_at timestamp"
 )
 """The Spark schema: one row per message of the backlog."""
 
@@ -53,9 +53,9 @@ class DestinationSummary:
     """Messages whose time to live has run out."""
     dead_letters: int
     """Messages that a drain would dead-letter, by the present settings."""
-    leaving: int = 0
+    expiring_in_backlog: int = 0
     """Messages that will expire in the backlog, and go to its dead letters (M9)."""
-    first_leaves: datetime | None = None
+    first_backlog_expiry: datetime | None = None
     renamed_to: str | None = None
     """The entity that they would go to, if the operator has renamed the destination."""
 
@@ -134,7 +134,7 @@ def _batch(selected: SelectedQueue, rows: Sequence[_Row]) -> pa.RecordBatch:
         "dead_letter_reason": each("reason", text),
         "dead_letter_description": each("description", text),
         "restored_size": each("restored_size", number),
-        "leaves_backlog_at": times("leaves_backlog_at"),
+        "backlog_expires_at": times("backlog_expires_at"),
     }
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
@@ -151,11 +151,11 @@ def summary(frame: DataFrame) -> list[DestinationSummary]:
         f.count(f.when(f.col("scheduled_for") > now, 1)).alias("scheduled"),
         f.count(f.when(f.col("expires_at") <= now, 1)).alias("expired"),
         f.count("dead_letter_reason").alias("dead_letters"),
-        f.count("leaves_backlog_at").alias("leaving"),
-        f.min("leaves_backlog_at").cast("double").alias("first_leaves"),
+        f.count("backlog_expires_at").alias("expiring_in_backlog"),
+        f.min("backlog_expires_at").cast("double").alias("first_backlog_expiry"),
     )
     rows = totals.orderBy("pair", f.desc("messages"), "destination").collect()
-    moments = ("oldest", "first_leaves")
+    moments = ("oldest", "first_backlog_expiry")
     return [DestinationSummary(**{**row.asDict(), **{name: _moment(row[name]) for name in moments}}) for row in rows]
 
 

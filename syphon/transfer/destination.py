@@ -42,8 +42,6 @@ REFUSED_BATCHES = 4
 """How many batches in a row may be refused before messages are sent one by one."""
 FAILED_SINGLES = 3
 """How many single messages in a row may fail before the destination counts as failed."""
-
-
 MOST_THROTTLED = 0.5
 """The share of the window that messages of throttled destinations may fill. The rest is for other destinations."""
 FAILED_KEYS = 4
@@ -55,15 +53,12 @@ class WindowShare(NamedTuple):
 
     messages: int
     bytes: int
-    held: int = 0
+    throttled: int = 0
     """How many of its messages may stay in flight while it is throttled."""
-
-
-NO_LINK = WindowShare(0, 0)
-"""The share of a destination that has no link and gets none now."""
-HELD = WindowShare(0, 0)
-"""The share of a destination that must not send now: another one is tried alone, or it waits for its own trial. It is
-compared by identity: it equals NO_LINK."""
+    may_open_link: bool = True
+    """Whether it may open a link if it has none."""
+    may_send: bool = True
+    """False while another destination is tried alone, or it waits for its own trial."""
 
 
 class Answer(NamedTuple):
@@ -207,14 +202,14 @@ class Destination:
             self._leave_all(results, PausedByOperator())
         elif isinstance(state, BackingOff) and self.breaker.is_throttled:
             if self.breaker.busy_in_a_row > 1:  # it may take longer, and other destinations need the window
-                self._leave_excess(results, state.because, share.held)
+                self._leave_excess(results, state.because, share.throttled)
             self._stuck_since = None
         elif isinstance(state, BackingOff):
             self._leave_all(results, state.because)
             self._stuck_since = None  # the next try gets the full time
         elif isinstance(state, Rejecting):
             self._refuse_all(results, state.because)
-        elif share is HELD:
+        elif not share.may_send:
             self._make_room(results, now)
         elif connection is not None and (self._unsent or self._wants_ping):
             self.used_at = now
@@ -245,7 +240,7 @@ class Destination:
     ) -> None:
         try:
             if self._sender is None:
-                if share is NO_LINK or not connection.tokens.allow(self.path):
+                if not share.may_open_link or not connection.tokens.allow(self.path):
                     return
                 self._sender = RawSender(connection.wire, self.path)
         except SyphonError as error:
@@ -412,9 +407,7 @@ class Destination:
         elif isinstance(error, Impossible):
             self._split(batch)
         else:
-            self._unsent.again_in_halves_first(
-                batch
-            )  # the first half soon shows whether the destination takes anything
+            self._unsent.again_in_halves_first(batch)  # the first half soon shows whether it accepts anything
             self._careful = True
 
     def _has_lost_its_link(self) -> bool:
@@ -461,7 +454,7 @@ class Destination:
     def _leave_failing_keys(self, results: SendResults, now: float) -> None:
         """Leaves the messages of keys that back off."""
         because = DestinationSilent(f"'{self.path}' does not answer for the session or partition key of this message.")
-        for transfer in self.take_unsent(lambda transfer: self._keys.back_off(_key([transfer]), now)):
+        for transfer in self.take_unsent(lambda transfer: self._keys.is_backing_off(_key([transfer]), now)):
             results.timed_out.append((transfer, because))
 
     # --- what cuts the connection --------------------------------------------------------------------------------
@@ -563,7 +556,7 @@ class FailingKeys:
         self._until.pop(key, None)
         self._in_a_row.clear()
 
-    def back_off(self, key: Key, now: float) -> bool:
+    def is_backing_off(self, key: Key, now: float) -> bool:
         """Whether a key backs off now."""
         return key in self._until and now < self._until[key][0]
 

@@ -11,7 +11,7 @@ from syphon.model import DestinationBusy, Durations, EntityPath, Renames, error_
 from .batches import Chosen, MessageTransfer
 from .breaker import BUSY_IN_A_ROW, BackingOff, Rejecting
 from .congestion import Congestion
-from .destination import HELD, MOST_THROTTLED, NO_LINK, Destination, SendResults, WindowShare
+from .destination import MOST_THROTTLED, Destination, SendResults, WindowShare
 from .options import PumpOptions
 from .suspicion import Trials
 from .traces import Traces
@@ -130,8 +130,8 @@ class Destinations:
             gets_one = had_link or room_for_links > 0
             if not gets_one and not is_time_for_all:
                 continue
-            may_send = self._trials.may_send(destination)
-            results = destination.work(connection, now, (share if gets_one else NO_LINK) if may_send else HELD, room)
+            allowed = share._replace(may_open_link=gets_one, may_send=self._trials.may_send(destination))
+            results = destination.work(connection, now, allowed, room)
             room_for_links += had_link - destination.has_link()
             for answer in results.answers:
                 self.send_times.note(answer.seconds)

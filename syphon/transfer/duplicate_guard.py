@@ -23,11 +23,10 @@ from syphon.backlog import (
     Ttl,
     Unrestorable,
     UnrestorableReason,
-    iso_duration,
     message_id_of,
     with_message_id,
 )
-from syphon.model import EntityPath
+from syphon.model import EntityPath, duration
 
 from .route import Route
 
@@ -106,13 +105,14 @@ class DuplicateGuard:
 
 def _may_be_known(entity: EntityPath, window: int, by_age: bool) -> str:
     if by_age:
+        known_for = duration((window + MARGIN) / 1000)
         return (
-            f"'{entity.name}' detects duplicates and may know the message id for {iso_duration(window + MARGIN)} after "
-            "the message came there: it would accept the message and drop it. Retry after that time, or use --new-ids, "
+            f"'{entity.name}' detects duplicates and may know the message id for {known_for} after the message came "
+            "there: it would accept the message and drop it. Retry after that time, or use --new-ids, "
             "which gives it a new message id."
         )
     return (
-        f"'{entity.name}' detects duplicates (window {iso_duration(window)}) and may know the message id: it would "
+        f"'{entity.name}' detects duplicates (window {duration(window / 1000)}) and may know the message id: it would "
         "accept the message and drop it. --new-ids gives it a new message id."
     )
 

@@ -47,11 +47,6 @@ class Route:
     replaced_ids: Mapping[str, str] = field(default_factory=dict)
     """The message ids that this route has replaced, by the new ones."""
 
-    def why_not(self, payload: bytes, now: int) -> str | None:
-        """Why a message cannot take this route; None if it can. For a look beforehand: nothing is sent."""
-        restored = self.preview(payload, now)
-        return restored if isinstance(restored, str) else None
-
     def preview(self, payload: bytes, now: int) -> Restored | str:
         """What would be sent for a message, or why it cannot take this route. Nothing is sent."""
         restored = self.restore(payload, enqueued_at=None, now=now, ttl=self.ttl)

@@ -204,8 +204,8 @@ def test_the_overview_as_json_is_what_the_documents_promise(
                 "scheduled",
                 "expired",
                 "dead_letters",
-                "leaving",
-                "first_leaves",
+                "expiring_in_backlog",
+                "first_backlog_expiry",
             )
         )
     }

@@ -11,15 +11,16 @@ from tests.simulation.incident import Incident, Kind, Mode, SimulatedFault, Simu
 from tests.simulation.run import quietly
 from tests.simulation.world import World
 
-HOURS = 8
 EVERY = 60.0
 """Seconds between two messages for destinations that are unavailable, and between two for the one that works."""
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("dead", "kind"), [(1, Kind.FULL), (5, Kind.MISSING), (5, Kind.DISABLED), (50, Kind.FULL)])
-def test_a_message_is_received_twice_at_most_and_no_other_is_delayed(dead: int, kind: Kind) -> None:  # S3, S7
-    paths, rng, lasts = [f"dead-{number}" for number in range(dead)], random.Random(dead), HOURS * 3600.0
+@pytest.mark.parametrize(("dead", "kind", "hours"), [(1, Kind.FULL, 8), (5, Kind.MISSING, 8), (50, Kind.FULL, 3)])
+def test_a_message_is_received_twice_at_most_and_no_other_is_delayed(
+    dead: int, kind: Kind, hours: int
+) -> None:  # S3, S7
+    paths, rng, lasts = [f"dead-{number}" for number in range(dead)], random.Random(dead), hours * 3600.0
     messages: list[SimulatedMessage] = []
     for turn in range(int(lasts / EVERY)):
         for path in (rng.choice(paths), "orders"):
