@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-# Passed on to pytest, as in: make test ARGS="tests/cli -k help"
+# Passed on to pytest, as in: make test ARGS="tests/integration/cli -k help"
 ARGS   ?=
 LOCKED ?=
 # More than there are cores: many tests wait for Spark, for locks, for polls.
@@ -21,10 +21,11 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help
 help:
 	@echo "make demo    an outage and its end, on this machine alone"
-	@echo "make test    run the tests     (ARGS=\"tests/cli -k help\" for some of them)"
+	@echo "make test    run the tests     (ARGS=\"tests/integration/cli -k help\" for some of them)"
 	@echo "make test-oldest-spark  the Spark part of them on the oldest Spark"
 	@echo "make unit    run the tests of pure modules, without sockets and Spark"
 	@echo "make faults  every fault that a release survives (SEED=7 to have them strike elsewhere)"
+	@echo "make clients  older and newer versions of the official client on the emulator (ARGS=\"7.0.0 newest\" for some)"
 	@echo "make soak    faults at random (MINUTES=60 SEED=7)"
 	@echo "make sim     whole incidents at random in one process (RUNS=2000 or MINUTES=10, SEED=7)"
 	@echo "make fuzz    damaged messages at random (MINUTES=10 SEED=7)"
@@ -48,7 +49,7 @@ endif
 # Tests of pure modules only. They may use no socket and start no process.
 .PHONY: unit
 unit: $(READY)
-	$(BIN)/pytest -q -n $(JOBS) --unit $(ARGS)
+	$(BIN)/pytest -q -n 2 --quick tests/unit $(ARGS)
 
 .PHONY: faults
 faults: $(READY)
@@ -61,7 +62,7 @@ OLDEST := .venv-spark35
 test-oldest-spark: $(OLDEST)/.ready
 	$(OLDEST)/bin/pytest -q $(SHARED) -m "not faults" \
 	    -W default --disable-warnings \
-	    $(or $(ARGS),tests/spark tests/api tests/inspecting tests/ledger tests/worker/test_drain.py tests/worker/test_run.py)
+	    $(or $(ARGS),$(addprefix tests/integration/,spark operations ledger worker/test_drain.py worker/test_run.py))
 
 $(OLDEST)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(OLDEST)
@@ -86,6 +87,11 @@ sim: $(READY)
 	$(BIN)/python -m tests.simulation $(if $(RUNS),--runs $(RUNS)) $(if $(SEED),--seed $(SEED)) \
 	    $(if $(filter command line environment,$(origin MINUTES)),--minutes $(MINUTES)) \
 	    $(if $(RESULTS),--results $(RESULTS)) $(if $(PROCESSES),--processes $(PROCESSES)) $(if $(TABLE),--table)
+
+# Installs each version into an environment of its own: too slow for make test.
+.PHONY: clients
+clients: $(READY)
+	$(BIN)/python -m tests.integration.emulator.clients $(ARGS)
 
 .PHONY: soak
 soak: $(READY)
@@ -129,7 +135,7 @@ bench: $(READY)
 
 .PHONY: clean
 clean:
-	rm -rf $(VENV) $(OLDEST) .tools build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) .clients .tools build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find syphon tests -type d \( -name __pycache__ -o -name node_modules \) -prune -exec rm -rf {} +
 
 # The stamp comes last: an install that was broken off is done again.

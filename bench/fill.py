@@ -10,8 +10,8 @@ from azure.servicebus import ServiceBusClient
 from syphon.amqp import Properties, data_section, properties_bytes
 from syphon.amqp.frames import BATCH_FORMAT
 from syphon.backlog import to_backlog
-from syphon.bus.connection import Connection
-from syphon.bus.links import RawSender
+from syphon.servicebus.connection import Connection
+from syphon.servicebus.links import RawSender
 
 
 def fill(connection_string: str, queue: str, count: int, size: int, destination: Callable[[int], str]) -> None:
@@ -24,7 +24,7 @@ def fill(connection_string: str, queue: str, count: int, size: int, destination:
         per_batch = max(1, min(100, 200_000 // (size + 256)))
         body, sent, settled, batches = bytes(size), 0, 0, 0
         while sent < count or settled < batches:
-            while sent < count and sender.has_room() and sender.under_way < 16:
+            while sent < count and sender.has_room() and sender.in_flight < 16:
                 numbers = range(sent, min(sent + per_batch, count))
                 batch = b"".join(data_section(_message(number, body, destination(number))) for number in numbers)
                 sender.send(batch, BATCH_FORMAT, None)

@@ -28,8 +28,8 @@ from bench.stage import QUEUE, Place, emulator
 from bench.task import asked
 from bench.usage import Usage, usage
 from bench.workloads import KB
-from syphon.bus.factory import namespace_of
 from syphon.config import SideSettings
+from syphon.servicebus.factory import namespace_of
 from syphon.transfer.pump import Pump
 
 DESTINATIONS = 8

@@ -28,10 +28,10 @@ from bench.javascript import node
 from bench.shovel import shovel
 from bench.task import Task
 from bench.watch import Watch
-from syphon.bus.factory import namespace_of
-from syphon.bus.namespace import Namespace
 from syphon.config import SideSettings, Transport
 from syphon.model.outcome import Result
+from syphon.servicebus.factory import namespace_of
+from syphon.servicebus.namespace import Namespace
 from syphon.transfer.pump import Pump, PumpOptions
 
 PATH = b"x-ms-path"
@@ -144,7 +144,7 @@ def drain_2(task: Task, watch: Watch) -> None:
 def _drain(task: Task, watch: Watch, slots: int) -> None:
     """A Spark job with so many slots. The start of Spark does not count."""
     from syphon.config import Config
-    from syphon.spark import HandOver
+    from syphon.control import HandOver
     from syphon.worker.engine import running_engine
 
     with tempfile.TemporaryDirectory() as folder:

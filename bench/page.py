@@ -1,5 +1,6 @@
-"""`python -m bench.page bench.json`: writes the results of a run into docs/performance.md, with charts.
+"""`python -m bench.page bench.json`: writes the results of a run into two pages, with charts.
 
+The pages are bench/RESULTS.md and docs/performance.md.
 It replaces the text between `<!-- bench: NAME -->` and `<!-- /bench -->`.
 """
 
@@ -17,6 +18,8 @@ from bench.stage import Measured
 from bench.workloads import FAR, LONG, MIDDLE, NEAR, ONE, OURS, PEERS, SCALING, Workload, workloads
 
 DOCS = Path(__file__).parents[1] / "docs"
+SUMMARY = (NEAR, FAR, ONE, "1,000 destinations", "64 KB, TLS")
+"""The workloads of the summary in docs/performance.md."""
 LOOPS = {**PEERS, **OURS}
 BLOCK = re.compile(r"(<!-- bench: (\w+) -->\n).*?(<!-- /bench -->)", re.DOTALL)
 
@@ -25,10 +28,11 @@ BLOCK = re.compile(r"(<!-- bench: (\w+) -->\n).*?(<!-- /bench -->)", re.DOTALL)
 @click.argument("found", type=click.Path(path_type=Path, exists=True), default=Path("bench.json"))
 @click.option("--docs", type=click.Path(path_type=Path, exists=True), default=DOCS, help="Where performance.md is.")
 def main(found: Path, docs: Path) -> None:
-    """Write the tables and charts of docs/performance.md."""
+    """Write the tables of bench/RESULTS.md, and the tables and charts of docs/performance.md."""
     report = Report.read(found)
-    page = docs / "performance.md"
-    page.write_text(filled(page.read_text(), report))
+    pages = (docs.parent / "bench" / "RESULTS.md", docs / "performance.md")
+    for page in (page for page in pages if page.exists()):
+        page.write_text(filled(page.read_text(), report))
     for name, chart in charts(report).items():
         (docs / f"{name}.svg").write_text(chart)
 
@@ -53,6 +57,17 @@ def results(report: Report) -> str:
             cells = _cells(measured, workload) if measured else [report.absent.get(loop, "not measured"), *[""] * 5]
             row = [workload.name, LOOPS[loop], *cells]
             rows.append(f"| {' | '.join(f'**{cell}**' if cell and loop == 'pump' else cell for cell in row)} |")
+    return "\n".join(rows)
+
+
+def summary(report: Report) -> str:
+    """The speed of each loop, once its connections are open, in a few workloads."""
+    loops = [loop for loop in LOOPS if any((workload, loop) in report.results for workload in SUMMARY)]
+    rows = [f"| messages/s | {' | '.join(LOOPS[loop] for loop in loops)} |", f"|---|{'--:|' * len(loops)}"]
+    for workload in SUMMARY:
+        found = [report.results.get((workload, loop)) for loop in loops]
+        cells = [f"{each.speed:,.0f}" if each and not each.stopped else "" for each in found]
+        rows.append(f"| {workload} | {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
@@ -105,6 +120,7 @@ def limits(report: Report) -> str:
 PARTS: dict[str, Callable[[Report], str]] = {
     "machine": machine,
     "results": results,
+    "summary": summary,
     "targets": goals,
     "costs": costs,
     "profile": profile,

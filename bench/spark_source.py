@@ -30,11 +30,12 @@ from bench.targets import Target
 from bench.usage import cpu
 from bench.workloads import ONE, workloads
 from syphon.config import PipelineSettings
-from syphon.spark import ServiceBusDataSource, spark_session
-from syphon.spark.source.filters import Wanted
-from syphon.spark.source.options import parse_options
-from syphon.spark.source.reading import plan_ranges, read_range
-from syphon.spark.source.schema import COLUMNS
+from syphon.datasource import ServiceBusDataSource
+from syphon.datasource.columns import COLUMNS
+from syphon.datasource.filters import Wanted
+from syphon.datasource.options import parse_options
+from syphon.datasource.peek_read import plan_ranges, read_range
+from syphon.spark import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +48,7 @@ import sys, time
 from pydantic import SecretStr
 from syphon.backlog import SelectedQueue
 from syphon.config import PairSettings, SideSettings
-from syphon.spark import backlog_rows
+from syphon.datasource import backlog_rows
 import pyarrow
 queue_batches = getattr(backlog_rows, "queue_batches", None) or backlog_rows.rows_of  # its name in older code
 home, away, queue = sys.argv[1:]

@@ -2,7 +2,7 @@
 # Removes what a worker, a drain and an executor never load from an environment that install.sh has made.
 #   docker/slim.sh TARGET [kubernetes]
 # Spark's client of Kubernetes goes as well unless `kubernetes` is named. docs/operations.md says what is left out and why;
-# tests/ops/test_slim_image.py drains, inspects and reports with what remains.
+# tests/integration/status/test_slim_image.py drains, inspects and reports with what remains.
 set -eu
 packages=$(echo "$1"/lib/python3*/site-packages)
 jars=$packages/pyspark/jars

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .lazy_exports import lazy_exports
+from syphon.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from .api import drain, dry_run, inspect, report
+    from syphon.operations import drain, dry_run, inspect, report
 
 __version__ = "0.1.0"
 __all__ = ["drain", "dry_run", "inspect", "report", "__version__"]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_exports(__name__, {"api": ("drain", "dry_run", "inspect", "report")})
+    __getattr__ = lazy_exports(__name__, {"operations": ("drain", "dry_run", "inspect", "report")})

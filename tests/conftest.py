@@ -5,11 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import socket
-import subprocess
 from collections.abc import Iterator
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,14 +17,13 @@ from hypothesis import HealthCheck, settings
 from tests.support.grouping import GroupScheduling, group_of
 from tests.support.processes import hear_signals
 from tests.support.tools import ROOT
-from tests.support.unit_tests import is_unit_test
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # How long an example takes depends on what else the machine does; all else stays as hypothesis has it here or there.
 settings.register_profile("patient", settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]))
-settings.register_profile("unit", settings(settings.get_profile("patient"), max_examples=20))
+settings.register_profile("quick", settings(settings.get_profile("patient"), max_examples=20))
 settings.load_profile("patient")
 
 
@@ -37,7 +33,7 @@ hear_signals()
 os.environ.setdefault("SYPHON_JVM_ARCHIVE", "use")
 
 
-SLOW_FIRST = ("spark", "worker", "faults", "acceptance", "api", "ops", "sender", "inspecting", "ledger")
+SLOW_FIRST = ("spark", "datasource", "worker", "faults", "acceptance", "operations", "status", "sender", "ledger")
 """The folders whose tests start Spark and other processes. If these came last, one process would run them at the end
 while the others have nothing to do."""
 DATA_SOURCE = ("test_source_", "test_row_messages", "test_message_fields")
@@ -45,36 +41,12 @@ DATA_SOURCE = ("test_source_", "test_row_messages", "test_message_fields")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--unit", action="store_true", help="only tests of pure modules; they may use no sockets")
+    parser.addoption("--quick", action="store_true", help="fewer examples: for the minute between two edits")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Fewer examples with --unit: it is for the minute between two edits, and `make test` has them all."""
-    if config.getoption("--unit"):
-        settings.load_profile("unit")
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """With --unit, other test modules are not even imported: that alone would take longer."""
-    if config.getoption("--unit") and collection_path.suffix == ".py":
-        return not is_unit_test(collection_path)
-    return None
-
-
-@pytest.fixture(scope="session", autouse=True)
-def no_sockets_in_unit_tests(request: pytest.FixtureRequest) -> Iterator[None]:
-    if not request.config.getoption("--unit"):
-        yield
-        return
-
-    def refuse(*_: object, **__: object) -> None:
-        raise RuntimeError("a unit test uses no socket and starts no process: see tests/support/unit_tests.py")
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("bind", "connect", "connect_ex"):
-            patch.setattr(socket.socket, name, refuse)
-        patch.setattr(subprocess, "Popen", refuse)
-        yield
+    if config.getoption("--quick"):
+        settings.load_profile("quick")
 
 
 @pytest.hookimpl(optionalhook=True)  # a hook of xdist

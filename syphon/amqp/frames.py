@@ -1,7 +1,7 @@
 """AMQP 1.0 frames and performatives as typed records, from bytes and to bytes. No I/O.
 
 A record's fields have the order of the specification. Reading checks the type of each field, so that users of a record
-need not; writing omits trailing nulls.
+need not. Writing omits trailing nulls, except those of performatives.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class Composite:
 
     def to_bytes(self) -> bytes:
         parts = [_NULL if (value := getattr(self, name)) is None else write(value) for name, write in self.WRITERS]
-        while parts and parts[-1] == _NULL:
+        # azure-servicebus 7.10 to 7.14 indexes the fields of performatives without asking how many there are.
+        while parts and parts[-1] == _NULL and self.CODE not in _PERFORMATIVES:
             parts.pop()
         head = b"\x00\x53" + bytes((self.CODE,))
         return head + compound(0xC0, len(parts), b"".join(parts)) if parts else head + b"\x45"
@@ -83,6 +84,8 @@ Kind = type | tuple[type[Composite], ...]
 """The type of a field: a value of exactly this type, or one of these records."""
 
 _NULL = encode(None)
+_PERFORMATIVES = range(0x10, 0x19)
+"""The codes of performatives, from open to close."""
 _SMALL = tuple(encode(UInt(number)) for number in range(256))
 """The bytes of small numbers: most numbers of most frames."""
 _LARGE = struct.Struct(">BI").pack

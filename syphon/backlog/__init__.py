@@ -1,12 +1,15 @@
 """Backlog queues and backlog messages: names, provisioning, checks, aliasing, restoring, previews, dead letters."""
 
+from .alias import NotForBacklog, to_backlog
 from .aliases import PATH_LIMIT
-from .aliasing import NotForBacklog, to_backlog
 from .broker_stamps import BrokerStamps, stamps_of
-from .dead_letter_search import DeadLetterSearch
+from .check import Finding, PreflightCheck, preflight_checks, secondary_administration
+from .dead_letter_edit import NO_EDIT, BadEdit, LetterEdit, message_id_of, with_message_id
+from .dead_letter_file import BadLine, FiledLetter, fingerprint, letter_line, read_line
 from .dead_letters import (
     DeadLetter,
     DeadLetterFilter,
+    DeadLetterSearch,
     Group,
     NotPutBack,
     dead_letter_path,
@@ -15,9 +18,6 @@ from .dead_letters import (
     read_dead_letters,
 )
 from .duplicate_windows import LONGEST_WINDOW, DuplicateWindows
-from .letter_edit import NO_EDIT, BadEdit, LetterEdit, message_id_of, with_message_id
-from .letter_file import BadLine, FiledLetter, fingerprint, letter_line, read_line
-from .preflight import Finding, PreflightCheck, preflight_checks, secondary_administration
 from .preview import MessagePreview, PreviewRules, expiry_warning, preview_message
 from .provisioning import Dropped, Found, Made, Missing, NoBacklogQueue, Provisioned, Unknown, plan, provision
 from .queue_selection import NoQueueSelected, SelectedQueue, by_pair, queue_names, select_queues
@@ -33,7 +33,7 @@ from .queues import (
     parse_queue_name,
     primary_label,
 )
-from .restoring import Restored, Ttl, Unrestorable, UnrestorableReason, destination_of, restore
+from .restoration import Restored, Unrestorable, UnrestorableReason, destination_of, restore
 from .sender_trace import TraceContext, trace_context
 from .times import FOREVER, iso_duration
 
@@ -73,7 +73,6 @@ __all__ = [
     "Restored",
     "SelectedQueue",
     "TraceContext",
-    "Ttl",
     "Unknown",
     "Unrestorable",
     "UnrestorableReason",

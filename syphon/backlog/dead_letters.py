@@ -7,19 +7,21 @@ stay, the message id among them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from syphon.amqp import Malformed, Message, OutOfOrder, Section, encode, in_order
-from syphon.bus import Connection, Peeked, peek
 from syphon.model import EntityPath, MessageFilter, PathPatterns, SyphonError
+from syphon.servicebus import Connection, Peeked, connected, peek
 
 from .aliases import NOT_CARRIED, PATH
 from .broker_stamps import stamps_of
-from .letter_edit import NO_EDIT, LetterEdit
+from .dead_letter_edit import NO_EDIT, LetterEdit
+from .queue_selection import SelectedQueue, by_pair
 from .section_edit import NULL, extract, keys, outline, with_fields, with_pairs
 
 REASON, DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
@@ -156,3 +158,37 @@ def _put_back(data: bytes, edit: LetterEdit) -> bytes:
 @lru_cache(maxsize=16)
 def _removed(edited: tuple[str, ...]) -> dict[bytes, str]:
     return keys((REASON, DESCRIPTION, *edited))
+
+
+class DeadLetterSearch:
+    """Finds the selected dead letters, queue after queue. A queue out of reach does not hide the others."""
+
+    def __init__(
+        self, chosen: Sequence[SelectedQueue], wanted: DeadLetterFilter, limit: int | None = None, start: int = 1
+    ) -> None:
+        self.unreachable: list[tuple[SelectedQueue, SyphonError]] = []
+        """The queues that could not be searched, and why. Complete when the search is over."""
+        self._chosen = chosen
+        self._wanted = wanted
+        self._limit = limit
+        self._start = start
+
+    def __iter__(self) -> Iterator[tuple[SelectedQueue, DeadLetter]]:
+        return islice(self._all(), self._limit)
+
+    def _all(self) -> Iterator[tuple[SelectedQueue, DeadLetter]]:
+        for pair, ours in by_pair(self._chosen):
+            try:
+                with connected(pair.secondary, ours[0].queue) as connection:
+                    for selected in ours:
+                        yield from self._one(connection, selected)
+            except SyphonError as error:
+                self.unreachable += [(selected, error) for selected in ours]
+
+    def _one(self, connection: Connection, selected: SelectedQueue) -> Iterator[tuple[SelectedQueue, DeadLetter]]:
+        try:
+            for letter in read_dead_letters(connection, selected.queue, self._start):
+                if self._wanted.matches(letter):
+                    yield selected, letter
+        except SyphonError as error:
+            self.unreachable.append((selected, error))

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Self
 
-from syphon.bus import Administration, AdministrationUnavailable, administration_of
 from syphon.config import PairSettings, Via
 from syphon.model import EntityPath, NamespaceGone, NotAuthorized, SyphonError
+from syphon.servicebus import Administration, AdministrationUnavailable, administration_of
 
-from .preflight import ANSWER_WITHIN, secondary_administration
+from .check import ANSWER_WITHIN, secondary_administration
 
 LONGEST_WINDOW = 7 * 24 * 3_600_000
 """The longest window that the service allows, in milliseconds."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from syphon.amqp import Malformed, Message, Value, decode
-from syphon.model import DESTINATION_NOT_ALLOWED, PathPatterns
+from syphon.model import DESTINATION_NOT_ALLOWED, PathPatterns, TimeToLive
 
 from .aliases import PATH, SCHEDULED, SCHEDULED_TIME, TIME_TO_LIVE, TTL
 from .broker_stamps import stamps_of
-from .layout_cache import layout_of
+from .message_layout import layout_of
 from .queues import not_allowed, not_allowed_text
-from .restoring import Restored, Ttl, Unrestorable, restore
+from .restoration import Restored, Unrestorable, restore
 from .section_edit import ByteRange, field, value_at
 from .times import FOREVER, InvalidValue, moment, time_to_live, whole_millis
 
@@ -26,7 +26,7 @@ class PreviewRules(NamedTuple):
     """The settings of a pair that decide about its messages."""
 
     allow: PathPatterns = PathPatterns()
-    ttl: Ttl = Ttl.RESTORE
+    ttl: TimeToLive = TimeToLive.RESTORE
 
 
 class MessagePreview(NamedTuple):
@@ -78,7 +78,7 @@ def _objection(
     payload: bytes, found: Restored | Unrestorable, now: int, rules: PreviewRules
 ) -> tuple[str, str] | tuple[None, None]:
     """Why the message would be dead-lettered: reason and description, or None twice."""
-    if isinstance(found, Restored) and rules.ttl is Ttl.REMAINING:
+    if isinstance(found, Restored) and rules.ttl is TimeToLive.REMAINING:
         found = restore(payload, enqueued_at=None, now=now, ttl=rules.ttl)
     if isinstance(found, Unrestorable):
         return found.reason.value, found.description

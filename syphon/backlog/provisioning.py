@@ -13,8 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from syphon.bus import Administration, AdministrationFailed, AdministrationUnreachable, EntityConflict, QueueInfo
 from syphon.model import SyphonError
+from syphon.servicebus import (
+    Administration,
+    AdministrationFailed,
+    AdministrationUnreachable,
+    EntityConflict,
+    QueueInfo,
+)
 
 from .queues import DOCUMENTED, MARK, BacklogQueueDescription, Difference, QueueName, parse_queue_name
 
@@ -38,8 +44,8 @@ class Found:
 
     def __str__(self) -> str:
         if not self.differences:
-            return f"queue {self.name} is there"
-        return f"queue {self.name} is there and is used as it is, but {'; '.join(map(str, self.differences))}"
+            return f"queue {self.name} exists"
+        return f"queue {self.name} exists and is used unchanged, but {'; '.join(map(str, self.differences))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,7 @@ class Missing:
     name: QueueName
 
     def __str__(self) -> str:
-        return f"queue {self.name} is to be made"
+        return f"queue {self.name} would be created"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +144,7 @@ _LEFT_TO_THE_SERVICE: dict[str, str] = {
 """The defaults of the service. A queue that requires sessions or forwards its messages cannot be a backlog queue."""
 _CONSEQUENCES = {
     "requires_duplicate_detection": "different messages with the same message id become one, without an error, and a "
-    "dead letter can be put back only after the queue has forgotten its id, or under a new id",
+    "dead letter can be replayed only after the queue has forgotten its id, or with a new id",
 }
 """What follows from a difference, where its name does not say it."""
 
@@ -184,7 +190,7 @@ class Made:
     name: QueueName
 
     def __str__(self) -> str:
-        return f"queue {self.name} was made"
+        return f"queue {self.name} was created"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +201,7 @@ class Dropped:
     because: AdministrationFailed
 
     def __str__(self) -> str:
-        return f"queue {self.name} is left out: {self.because}"
+        return f"queue {self.name} could not be created and is not used: {self.because}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +237,7 @@ class Provisioned:
         if self.extra:
             warnings.append(
                 f"{self.namespace}: {', '.join(self.extra)} beyond the count of {self.count + len(self.dropped)}: "
-                "left as they are, and not listened to; drain them before you delete them"
+                "not changed and not listened on; drain them before you delete them"
             )
         return warnings
 
@@ -242,7 +248,7 @@ class NoBacklogQueue(SyphonError):
     def __init__(self, namespace: str, dropped: tuple[Dropped, ...]) -> None:
         # One cause is enough: they differ only in the queue's name, and `dropped` has the others.
         super().__init__(
-            f"{namespace}: not one of the {len(dropped)} backlog queues is there or could be made. {dropped[0].because}"
+            f"{namespace}: none of the {len(dropped)} backlog queues exists or could be created. {dropped[0].because}"
         )
         self.dropped = dropped
 
@@ -269,7 +275,7 @@ def provision(
         left = [name for name in names if name not in ready]
         if left and turn > 0:
             _log.warning(
-                "%s: %d of %d backlog queues could not be made yet, next try in %g s: %s",
+                "%s: %d of %d backlog queues could not be created yet, retrying in %g s: %s",
                 plan.namespace,
                 len(left),
                 len(names),

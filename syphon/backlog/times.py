@@ -10,7 +10,21 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import NewType
 
-from syphon.amqp import Byte, Described, Int, Long, Short, Symbol, Timestamp, UByte, UInt, ULong, UShort, Value, encode
+from syphon.amqp import (
+    Byte,
+    Described,
+    Int,
+    Long,
+    Short,
+    Symbol,
+    Timestamp,
+    UByte,
+    UInt,
+    ULong,
+    UShort,
+    Value,
+    encode,
+)
 
 from .section_edit import value_at
 

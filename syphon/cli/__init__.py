@@ -3,7 +3,8 @@
 A command imports what it needs when it runs, not before, so that `syphon --help` answers at once.
 """
 
-from .exit_codes import ExitCode
+from syphon.model import ExitCode
+
 from .root import main
 
 __all__ = ["main", "ExitCode"]

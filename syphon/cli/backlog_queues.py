@@ -1,4 +1,4 @@
-"""The backlog queues that a command works on: which ones the options select, and queues that are out of reach."""
+"""The backlog queues that a command works on: those that the options select, and which are unreachable."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def queue_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "queues",
         metavar="QUEUE",
         multiple=True,
-        help="Only this backlog queue: its index (0), its name, or a pattern (*/1?). May be repeated.",
+        help="Only this backlog queue: its index (0), name, or a pattern (*/1?). Repeatable.",
     )
-    pair = click.option("--pair", "pairs", metavar="NAME", multiple=True, help="Only this pair. May be repeated.")
+    pair = click.option("--pair", "pairs", metavar="NAME", multiple=True, help="Only this pair. Repeatable.")
     return pair(queue(command))
 
 
 def selected_queues(config: Config, pairs: tuple[str, ...], queues: tuple[str, ...]) -> list[SelectedQueue]:
-    """The queues that the options select. A name that selects no queue is an error of usage."""
+    """The queues that the options select. A name that matches no queue is a usage error."""
     from syphon.backlog import NoQueueSelected, select_queues
 
     try:
@@ -43,7 +43,7 @@ def selected_queues(config: Config, pairs: tuple[str, ...], queues: tuple[str, .
 
 
 def report_unreachable(unreachable: Sequence[UnreachableQueue]) -> list[dict[str, str]]:
-    """Prints on stderr which queues are out of reach, and returns them as records for JSON."""
+    """Print the unreachable queues on stderr, and return them as records for JSON."""
     for selected, error in unreachable:
         click.echo(f"{selected.queue}: {error}", err=True)
     return [{"queue": selected.queue, "error": str(error)} for selected, error in unreachable]

@@ -1,4 +1,4 @@
-"""`syphon check`: finds problems before a worker meets them."""
+"""`syphon check`: finds problems before a worker runs into them."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .exit_codes import ExitCode
-from .options import config_option, load_settings
+from syphon.model import ExitCode
+
 from .output import FindingLine, finding_lines, show_findings, silence_sdk_logs
+from .shared_options import config_option, load_settings
 from .signals import interruptible
 
 if TYPE_CHECKING:
     from syphon.backlog import Finding, PreflightCheck
 
 AT_ONCE = 16
-"""How many looks run at the same time."""
+"""How many checks run concurrently."""
 WAIT_SILENTLY = 3.0
-"""Seconds after which the command says what it waits for."""
+"""Seconds after which the command says what it is waiting for."""
 
 OPEN_FILE = (
-    "warning: {file} holds a key, and every user of this machine can read it. Write ${{file:PATH}} in its place, "
-    "or: chmod o-r {file}"
+    "warning: {file} contains a key and is readable by every user of this machine. Use ${{file:PATH}} instead, "
+    "or run: chmod o-r {file}"
 )
 
 
-@click.command(short_help="Find problems, and change nothing.")
+@click.command(short_help="Check settings, access and queues (read-only).")
 @config_option
 @click.option(
     "--no-provision", is_flag=True, help="Check for `run --no-provision` and `drain`, which need no Manage claim."
@@ -39,8 +40,8 @@ OPEN_FILE = (
 def check(config_file: Path, no_provision: bool, as_json: bool) -> None:
     """Check the settings, credentials, claims, backlog queues and destinations of every pair, and the ledger.
 
-    The check changes nothing: it creates no queue, and sends and receives no message. It reports all problems at once,
-    and ends within about a minute, even if a namespace does not answer.
+    The check is read-only: it creates no queue, and sends and receives no message. It reports all problems at once and
+    takes about a minute at most, even if a namespace does not answer.
 
     \b
       syphon check -c config.yaml
@@ -48,13 +49,13 @@ def check(config_file: Path, no_provision: bool, as_json: bool) -> None:
       syphon check -c config.yaml --json | jq .exit_code
 
     \b
-    The first word of a line, and its exit code (of several the highest):
-      ok            0  in order
+    The first word of each line, and its exit code (the highest wins):
+      ok            0  fine
       warning       0  works, but perhaps not as expected
-      problem       1  will not work: missing, disabled or of no use
+      problem       1  will not work: missing, disabled or unusable
       unreachable  69  no answer; may work later
-      denied       77  credentials or claims
-                   78  the settings are wrong; nothing else was checked
+      denied       77  credentials refused, or a claim is missing
+                   78  invalid settings; nothing else was checked
     """
     from syphon.backlog import preflight_checks
     from syphon.config import exposes_keys
@@ -65,16 +66,16 @@ def check(config_file: Path, no_provision: bool, as_json: bool) -> None:
     if exposes_keys(config_file):
         click.echo(OPEN_FILE.format(file=config_file), err=True)
     slots = threading.Semaphore(AT_ONCE)
-    under_way = [_Looking(look, slots) for pair in config.pairs for look in preflight_checks(pair, not no_provision)]
+    running = [_RunningCheck(each, slots) for pair in config.pairs for each in preflight_checks(pair, not no_provision)]
     findings: list[Finding] = []
     with interruptible("Nothing was changed."):
-        for looking in under_way:
-            looking.start()
-        for looking in under_way:
-            found = looking.wait()
+        for check_run in running:
+            check_run.start()
+        for check_run in running:
+            found = check_run.wait()
             findings += found
             if not as_json:
-                click.echo(f"{looking.look}")
+                click.echo(f"{check_run.check}")
                 show_findings(finding_lines((each.level.value, each.entity, each.text) for each in found))
                 click.echo()
         ledger = check_ledger(config.pipeline.ledger)
@@ -92,12 +93,12 @@ def check(config_file: Path, no_provision: bool, as_json: bool) -> None:
     raise SystemExit(code)
 
 
-class _Looking(threading.Thread):
-    """One look in a thread of its own. Only `wait` waits for its result."""
+class _RunningCheck(threading.Thread):
+    """Runs one check in its own thread; `wait` returns its findings."""
 
-    def __init__(self, look: PreflightCheck, slots: threading.Semaphore) -> None:
-        super().__init__(name=str(look), daemon=True)
-        self.look = look
+    def __init__(self, check: PreflightCheck, slots: threading.Semaphore) -> None:
+        super().__init__(name=str(check), daemon=True)
+        self.check = check
         self._slots = slots
         self._found: list[Finding] = []
         self._bug: BaseException | None = None
@@ -105,14 +106,14 @@ class _Looking(threading.Thread):
     def run(self) -> None:
         with self._slots:
             try:
-                self._found = list(self.look.findings())
+                self._found = list(self.check.findings())
             except BaseException as bug:  # `wait` raises it
                 self._bug = bug
 
     def wait(self) -> list[Finding]:
         self.join(WAIT_SILENTLY)
         if self.is_alive():
-            click.echo(f"Waiting for {self.look} …", err=True)
+            click.echo(f"Waiting for {self.check} …", err=True)
             self.join()
         if self._bug is not None:
             raise self._bug

@@ -9,48 +9,45 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from syphon.model import plural, volume
-
-from .exit_codes import ExitCode
+from syphon.model import ExitCode, plural, volume
 
 if TYPE_CHECKING:
     from syphon.cost import Charge, DeadDestination, Prices, PricingTier
 
 BELL = "receive by a doorbell"
+"""Part of the JSON output."""
 
 
 @click.command(short_help="Estimate what an idle month and a drain cost.")
-@click.option(
-    "--queues", default=10, show_default=True, type=click.IntRange(min=1), help="The number of backlog queues."
-)
-@click.option("--days", default=30, show_default=True, type=click.IntRange(min=1), help="How many days they are idle.")
-@click.option("--messages", type=click.IntRange(min=0), metavar="N", help="Also estimate the transfer of N messages.")
+@click.option("--queues", default=10, show_default=True, type=click.IntRange(min=1), help="Number of backlog queues.")
+@click.option("--days", default=30, show_default=True, type=click.IntRange(min=1), help="Number of idle days.")
+@click.option("--messages", type=click.IntRange(min=0), metavar="N", help="Also estimate forwarding N messages.")
 @click.option(
     "--rings",
     type=click.IntRange(min=0),
     metavar="N",
-    help="How often a message comes to a quiet queue and rings. [default: once for each queue; 0 for a drain]",
+    help="How often a message wakes an idle queue. [default: once per queue; use 0 for a drain]",
 )
-@click.option("--workers", default=1, show_default=True, type=click.IntRange(min=1), help="Workers on the same pair.")
+@click.option("--workers", default=1, show_default=True, type=click.IntRange(min=1), help="Workers per pair.")
 @click.option(
     "--outage",
     type=click.FloatRange(min=0, min_open=True),
     metavar="HOURS",
-    help="Also estimate an outage: of the primary, and of one destination.",
+    help="Also estimate an outage of the primary, and one of a single destination.",
 )
 @click.option(
     "--entities",
     default=1,
     show_default=True,
     type=click.IntRange(min=0),
-    help="Queues and topics that are failed over in the outage: each is pinged.",
+    help="Queues and topics that fail over in the outage; each is pinged.",
 )
 @click.option(
     "--senders",
     default=1,
     show_default=True,
     type=click.IntRange(min=0),
-    help="Processes that send with failover: each of them pings.",
+    help="Sender processes with failover; each of them pings.",
 )
 @click.option(
     "--ping-interval",
@@ -66,7 +63,7 @@ BELL = "receive by a doorbell"
     default=1024,
     show_default=True,
     type=click.IntRange(min=0),
-    help="Bytes of a message: every 64 KB count as one operation.",
+    help="Message size in bytes; every 64 KB count as one operation.",
 )
 @click.option(
     "--tier",
@@ -81,7 +78,7 @@ BELL = "receive by a doorbell"
     "price_file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Your own prices, in a copy of the file that `--json` names.",
+    help="Use your own price file (start from the one `--json` names).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def cost(
@@ -100,14 +97,14 @@ def cost(
     price_file: Path | None,
     as_json: bool,
 ) -> None:
-    """Calculate, from list prices or your own, what it costs to wait for messages and to forward them.
+    """Estimate, from list prices or your own, what it costs to wait for messages and to forward them.
 
-    The command does not ask Azure: it calculates with a dated price file. With `--outage` it adds the pings of the
-    senders and the bandwidth between the two regions, and says what it assumes.
+    The command does not query Azure: it uses a dated price file. With `--outage` it adds the senders' pings and the
+    bandwidth between the two regions, and states its assumptions.
 
     \b
       syphon cost                                    ten idle queues, a month
-      syphon cost --messages 1000000                 and the transfer of a million messages
+      syphon cost --messages 1000000                 and forwarding a million messages
       syphon cost --messages 2500 --outage 8         and what waiting costs in an outage of eight hours
       syphon cost --outage 8 --entities 20 --senders 4   and the pings of four processes for twenty entities
       syphon cost --workers 2
@@ -151,7 +148,7 @@ def cost(
 
 
 class CostInputs(NamedTuple):
-    """What is to be estimated."""
+    """The options of the estimate."""
 
     queues: int
     days: int
@@ -168,7 +165,7 @@ class CostInputs(NamedTuple):
 
     @property
     def rung(self) -> int:
-        """How often a message comes to a quiet queue."""
+        """How often a message arrives in an idle queue."""
         return min(self.messages or 0, self.queues) if self.rings is None else self.rings
 
     @property
@@ -186,13 +183,13 @@ class Estimate(NamedTuple):
     share: int
     """The operations of one of the four parties to a drain."""
     bells: int
-    """The receives of doorbells in a drain."""
+    """Wake-up receives in a drain."""
     dead: DeadDestination | None
-    """What waiting for one destination takes, if there is an outage."""
+    """Operations while one destination is unavailable, if there is an outage."""
     silence: Charge | None
-    """What that costs."""
+    """What these cost."""
     away: Charge | None
-    """What the absence of the primary costs, if there is an outage."""
+    """What an unreachable primary costs, if there is an outage."""
     pings: Charge | None
     """What the pings of the senders cost, if there is an outage."""
     crossing: int
@@ -275,7 +272,8 @@ def _as_json(inputs: CostInputs, estimate: Estimate) -> dict[str, Any]:
 
 def _show_idle(inputs: CostInputs, estimate: Estimate, prices: Prices) -> None:
     each = "" if inputs.workers == 1 else f", {inputs.workers} workers"
-    _title(f"Idle for {inputs.days} days: {inputs.queues} backlog queues{each}, a receive of 15 minutes at a time")
+    queues = plural(inputs.queues, "backlog queue")
+    _title(f"Idle for {plural(inputs.days, 'day')}: {queues}{each}, 15-minute long polls")
     _show(estimate.idle, prices, inputs.tier)
 
 
@@ -284,41 +282,42 @@ def _show_drain(inputs: CostInputs, estimate: Estimate, prices: Prices) -> None:
 
     if estimate.drain is None:
         return
-    _title(f"\nThe transfer of {inputs.messages:,} messages")
+    _title(f"\nForwarding {inputs.messages:,} messages")
     _show(estimate.drain, prices, inputs.tier)
     for operation in BILLED_OPERATIONS:
         click.echo(f"  {estimate.share:>15,}  {operation.what:<26}the {operation.whose}'s")
     if estimate.bells:
-        click.echo(f"  {estimate.bells:>15,}  {BELL:<26}the syphon's, once for each ring")
-    click.echo("  The sender and the receiver would pay their shares without an outage, too.")
+        click.echo(f"  {estimate.bells:>15,}  {'wake-up receives':<26}syphon's, one per idle queue")
+    click.echo("  The sender's and the receiver's operations would be billed without an outage, too.")
 
 
 def _show_outage(inputs: CostInputs, estimate: Estimate, prices: Prices) -> None:
     dead, hours = estimate.dead, inputs.outage
     if dead is None or estimate.silence is None or estimate.pings is None:
         return
-    _title(f"\nThe primary is out of reach for {hours:g} hours")
+    lasting = f"{hours:g} {'hour' if hours == 1 else 'hours'}"
+    _title(f"\nPrimary unreachable for {lasting}")
     click.echo(f"  {0:>15,}  operations: nothing is received until it is back")
-    _title(f"\nOne destination takes nothing for {hours:g} hours, {inputs.waiting:,} messages wait for it")
+    _title(f"\nOne destination unavailable for {lasting}, {inputs.waiting:,} messages waiting for it")
     _show(estimate.silence, prices, inputs.tier)
     for number, what in (
-        (dead.first_receives, "receives, after which the messages are deferred"),
-        (dead.browse_peeks, "peeks, to look through the queues once"),
-        (dead.tries, "pings, to find out whether the destination is available"),
+        (dead.first_receives, "receives, before the messages are deferred"),
+        (dead.browse_peeks, "peeks, to scan the queues once"),
+        (dead.tries, "pings, to check whether the destination is available"),
     ):
         click.echo(f"  {number:>15,}  {what}")
     entities = "1 entity" if inputs.entities == 1 else f"{inputs.entities:,} entities"
     senders = plural(inputs.senders, "sender")
-    _title(f"\nPings in {hours:g} hours: {entities} failed over, {senders}, every {inputs.ping_interval:g} seconds")
+    _title(f"\nPings in {lasting}: {entities} failed over, {senders}, every {inputs.ping_interval:g} seconds")
     _show(estimate.pings, prices, inputs.tier)
     click.echo("  At most: a ping that does not reach Service Bus is not billed.")
-    _title(f"\nBandwidth of {inputs.waiting:,} messages of {inputs.message_bytes:,} bytes through the backlog")
+    _title(f"\nBandwidth for {inputs.waiting:,} messages of {inputs.message_bytes:,} bytes through the backlog")
     cost = "no price in the file" if estimate.bandwidth is None else f"{estimate.bandwidth:,.2f} {prices.currency}"
     click.echo(f"  {cost:>15}  {volume(estimate.crossing)} between two regions")
     click.echo(
-        "  Assumed: sender and primary in one region, the secondary in another on the same continent, so that each"
+        "  Assumption: sender and primary in one region, the secondary in another on the same continent, so that each"
     )
-    click.echo("  message crosses twice, wherever syphon runs; without the overhead of AMQP. In one region it is free.")
+    click.echo("  message crosses twice, wherever syphon runs; without AMQP overhead. Within one region it is free.")
 
 
 def _show_namespaces(inputs: CostInputs, estimate: Estimate, prices: Prices) -> None:
@@ -342,5 +341,5 @@ def _show(charge: Charge, prices: Prices, tier: str) -> None:
     elif f"{charge.most:.2f}" == f"{charge.least:.2f}":
         click.echo(f"  {charge.most:>11,.2f} {prices.currency}")
     else:
-        click.echo(f"  {charge.least:>11,.2f} {prices.currency}  if all free operations are still unused")
-        click.echo(f"  {charge.most:>11,.2f} {prices.currency}  if other traffic has used them up")
+        click.echo(f"  {charge.least:>11,.2f} {prices.currency}  if no included operations are used yet")
+        click.echo(f"  {charge.most:>11,.2f} {prices.currency}  if other traffic has used them all")

@@ -1,4 +1,4 @@
-"""`syphon demo`: shows an outage from beginning to end, on this machine alone."""
+"""`syphon demo`: shows an outage from beginning to end, on this machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .exit_codes import ExitCode
+from syphon.model import ExitCode
 
 if TYPE_CHECKING:
     from syphon.config import Config
@@ -24,7 +24,7 @@ QUEUES = 3
 BACK_WITHIN = 30.0
 
 
-@click.command(short_help="Watch an outage and the transfer after it, on this machine alone.")
+@click.command(short_help="Watch an outage and the drain after it, on this machine.")
 @click.option(
     "--messages", default=3000, show_default=True, type=click.IntRange(30, 200_000), help="How many messages to send."
 )
@@ -33,13 +33,13 @@ BACK_WITHIN = 30.0
     default="syphon-demo",
     show_default=True,
     type=click.Path(path_type=Path, file_okay=False),
-    help="The folder for the ledger and the report.",
+    help="Folder for the ledger and the report.",
 )
 def demo(messages: int, folder: Path) -> None:
     """Send to a primary namespace, take it down, watch the messages pile up in the secondary, and forward them.
 
-    Everything but Azure is real: two local namespaces, real AMQP, the official client on both ends, a paired sender
-    that fails over and back, a drain on Spark. At the end the demo looks for every message at its destination.
+    Everything except Azure is real: two local namespaces, AMQP, the official client on both ends, a paired sender
+    that fails over and back, and a drain on Spark. At the end the demo checks that every message has arrived.
     """
     from syphon.worker import running_engine
 
@@ -49,7 +49,7 @@ def demo(messages: int, folder: Path) -> None:
     logging.getLogger("syphon").setLevel(logging.CRITICAL)
     began = time.monotonic()
     with shop() as here:
-        _say("Two local namespaces are up.", "contoso is the primary, contoso-dr the secondary. Now Spark …")
+        _say("Two local namespaces are up.", "contoso is the primary, contoso-dr the secondary. Starting Spark …")
         config = _settings(here, folder)
         with running_engine(config.pipeline) as ready:
             sent = _send_through_an_outage(here, messages)
@@ -78,7 +78,7 @@ def _settings(here: Shop, folder: Path) -> Config:
 
 
 def _send_through_an_outage(here: Shop, count: int) -> set[str]:
-    """Sends messages. After a quarter of them the primary goes down; after three quarters it is back."""
+    """Send messages. The primary goes down after a quarter of them, and is back after three quarters."""
     from syphon.sender import PairOptions, pair
 
     options = PairOptions(
@@ -89,13 +89,13 @@ def _send_through_an_outage(here: Shop, count: int) -> set[str]:
         on_change=_announced(),
     )
     with pair(*here.clients(), options) as client, here.senders(client) as send:
-        _say("\nA sender sends:", f"{count:,} messages to a queue, a session queue and a topic.")
+        _say("\nSending:", f"{count:,} messages to a queue, a session queue and a topic.")
         sent = send(range(count // 4))
         here.take_primary_down()
-        _say("The primary goes down.", "The sender goes on:")
+        _say("The primary goes down.", "The sender continues:")
         sent |= send(range(count // 4, count * 3 // 4))
         in_backlog = here.backlog_size()
-        click.echo(f"  {in_backlog:,} messages wait in {QUEUES} backlog queues of contoso-dr")
+        click.echo(f"  {in_backlog:,} messages are waiting in {QUEUES} backlog queues in contoso-dr")
         here.bring_primary_back()
         _say("The primary is back.")
         sent |= send(range(count * 3 // 4, count * 7 // 8))
@@ -104,12 +104,12 @@ def _send_through_an_outage(here: Shop, count: int) -> set[str]:
             time.sleep(0.1)
         sent |= send(range(count * 7 // 8, count))
         here.put_stray_into_backlog()
-        click.echo(f"  {len(sent):,} sent, none failed; {here.backlog_size():,} wait in the backlog")
+        click.echo(f"  {len(sent):,} sent, none failed; {here.backlog_size():,} waiting in the backlog")
     return sent
 
 
 def _announced() -> Callable[[object], None]:
-    """Prints the changes of the pair. A failed ping during the outage is not worth a line."""
+    """Print the state changes of the pair, except failed pings during the outage."""
     from syphon.sender import EntityPinged
 
     def announce(change: object) -> None:
@@ -125,7 +125,7 @@ def _drain(config: Config, ready: Engine) -> DrainResult:
 
     chosen = select_queues(config.pairs)
     counts = counts_of(chosen)
-    _say("\nThe syphon forwards the backlog:", "one Spark job for all of its queues.")
+    _say("\nsyphon forwards the backlog:", "one Spark job for all its queues.")
     drain = Drain(chosen, DrainOptions(), counts)
     shown = 0
 
@@ -133,7 +133,7 @@ def _drain(config: Config, ready: Engine) -> DrainResult:
         nonlocal shown
         if progress.moved != shown:
             shown = progress.moved
-            click.echo(f"  {shown:,} of {sum(counts.values()):,} moved")
+            click.echo(f"  {shown:,} of {sum(counts.values()):,} forwarded")
 
     drain.run(ready, show)
     result = drain.result()
@@ -147,11 +147,11 @@ def _drain(config: Config, ready: Engine) -> DrainResult:
 
 
 def _find_all(here: Shop, sent: set[str]) -> list[str]:
-    _say("\nThe demo looks for every message at its destination:")
+    _say("\nChecking that every message has arrived:")
     found = here.arrivals()
     problems = found.problems + [f"{identity} is missing" for identity in sorted(sent - set(found.times))]
-    problems += [f"{identity} came {times} times" for identity, times in found.times.items() if times > 1]
-    as_sent = "" if problems else "; sessions, time to live and schedule are as the sender set them"
+    problems += [f"{identity} arrived {times} times" for identity, times in found.times.items() if times > 1]
+    as_sent = "" if problems else "; sessions, time to live and schedule as the sender set them"
     click.echo(f"  {len(found.times):,} of {len(sent):,} arrived{as_sent}")
     return problems
 
@@ -170,18 +170,18 @@ def _sum_up(result: DrainResult, problems: list[str], report: Path, ledger: str,
     _say(
         "\nThe counts balance:" if totals.received == balance else "\nThe counts do not balance:",
         f"{totals.received:,} received = {totals.forwarded:,} forwarded + {totals.dead_lettered:,} dead-lettered "
-        f"+ {totals.left:,} left + {totals.unaccounted:,} unaccounted.",
+        f"+ {totals.left:,} left in the backlog + {totals.unaccounted:,} unaccounted.",
     )
     if totals.dead_lettered:
         click.echo(
-            "  The dead letter named no destination. `syphon dead-letters` lists dead letters, and puts them back."
+            "  One message named no destination and was dead-lettered. `syphon dead-letters` lists and replays those."
         )
     for problem in problems[:20]:
         click.echo(f"  {problem}", err=True)
-    click.echo(f"  The report: {report}")
-    click.echo(f"  The same in the terminal: syphon report --ledger {ledger}")
+    click.echo(f"  Report: {report}")
+    click.echo(f"  Report in the terminal: syphon report --ledger {ledger}")
     is_complete = not problems and result.is_empty and totals.received == balance
-    verdict = "Nothing was lost." if is_complete else f"{len(problems)} problems."
+    verdict = "No message was lost." if is_complete else f"{len(problems)} problems."
     click.secho(f"{verdict}", bold=True, fg="green" if is_complete else "red", nl=False)
     click.echo(f"  It took {seconds:.0f} s.")
     return ExitCode.OK if is_complete else ExitCode.LEFT

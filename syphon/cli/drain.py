@@ -1,4 +1,4 @@
-"""`syphon drain`: move the backlog to its destinations, once."""
+"""`syphon drain`: forward the backlog to its destinations, once."""
 
 from __future__ import annotations
 
@@ -15,64 +15,88 @@ import click
 from syphon.model import ExitCode, InvalidOption, NotAuthorized, SyphonError, duration, plural, printable
 
 from .backlog_queues import queue_options
-from .give_up import GiveUp
-from .options import MomentOption, Rate, Seconds, config_option, load_settings
 from .output import say, show_table, shown_queues
+from .shared_options import MomentOption, Rate, Seconds, config_option, load_settings
 from .signals import interruptible, stop_on_signal
 
 if TYPE_CHECKING:
-    from syphon.api import DrainRun, DrainSummary
     from syphon.backlog import SelectedQueue
+    from syphon.operations import DrainRun, DrainSummary
     from syphon.worker import DrainProgress
+
+
+if TYPE_CHECKING:
+
+    class WordsType(click.ParamType[frozenset[str]]): ...
+
+else:
+    WordsType = click.ParamType  # in older releases of click the type has no parameter
+
+
+class GiveUp(WordsType):
+    """One or more of the words, separated by commas."""
+
+    name = "WORDS"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> frozenset[str]:
+        from syphon.operations import read_words
+
+        if isinstance(value, frozenset):
+            return value
+        try:
+            return read_words(str(value))
+        except InvalidOption as error:
+            self.fail(str(error), param, ctx)
+
 
 SHOWS_WITHIN = 900.0
 """Seconds after which Service Bus shows every message that it has accepted."""
 
 
-@click.command(short_help="Move the backlog to its destinations, once.")
+@click.command(short_help="Forward the backlog to its destinations, once.")
 @config_option
-@click.option("--dry-run", is_flag=True, help="Show what would be moved, in what time and at what cost; move nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be forwarded, how long it takes and what it costs.")
 @queue_options
 @click.option(
-    "--destination", "destinations", multiple=True, metavar="PATTERN", help="Only messages for destinations that match."
+    "--destination", "destinations", multiple=True, metavar="PATTERN", help="Only messages for matching destinations."
 )
 @click.option(
-    "--before", type=MomentOption(), help="Only messages that came into the backlog before: a time, or 2h for 2 h ago."
+    "--before", type=MomentOption(), help="Only messages enqueued in the backlog before this time, or 2h ago."
 )
 @click.option(
-    "--after", type=MomentOption(), help="Only messages that came into the backlog since then: a time, or 2h."
+    "--after", type=MomentOption(), help="Only messages enqueued in the backlog at or after this time, or 2h ago."
 )
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Move at most N messages.")
-@click.option("--rate", type=Rate(), help="Take at most so many messages a second, from each pair.")
-@click.option("--timeout", type=Seconds(), help="Stop after this time; finish or give back messages in hand.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Forward at most N messages.")
+@click.option("--rate", type=Rate(), help="Receive at most this many messages per second per pair.")
+@click.option("--timeout", type=Seconds(), help="Stop after this time; finish or abandon messages in flight.")
 @click.option(
     "--patience",
     type=Seconds(),
     default="2m",
     show_default=True,
-    help="Give up a queue when nothing has moved for this time.",
+    help="Stop draining a queue after this time without progress.",
 )
 @click.option(
     "--give-up",
     type=GiveUp(),
     default=frozenset(),
-    help="missing, disabled or both, with a comma: dead-letter the messages for such destinations.",
+    help="Dead-letter messages for destinations that are missing, disabled or both (missing,disabled).",
 )
 @click.option(
     "--settle",
     type=Seconds(),
     default=0.0,
-    help="Call a queue empty only if it stays empty for this time: 15m covers messages that show up late.",
+    help="Consider a queue empty only after it stayed empty for this time; 15m covers late messages.",
 )
-@click.option("--all-found", is_flag=True, help="Also backlog queues beyond backlog_queue_count (needs Manage).")
+@click.option("--all-found", is_flag=True, help="Include backlog queues beyond backlog_queue_count (needs Manage).")
 @click.option(
     "--ttl",
     type=click.Choice(["restore", "remaining"]),
-    help="restore: the time to live starts again; remaining: less the time spent in the backlog.",
+    help="restore: restart the time to live; remaining: subtract the time spent in the backlog.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.option("-v", "--verbose", is_flag=True, help="Log more, with the output of Spark.")
+@click.option("-v", "--verbose", is_flag=True, help="Log at debug level, with the output of Spark.")
 def drain(
     config_file: Path,
     dry_run: bool,
@@ -93,13 +117,13 @@ def drain(
     yes: bool,
     verbose: bool,
 ) -> None:
-    """Move every message of the backlog queues to its destination, and prove that nothing is left.
+    """Forward every message in the backlog queues to its destination, and verify that the backlog is empty.
 
     The drain completes a message in the backlog only after its destination has accepted it. A queue counts as empty
-    when a peek finds no message in it that was asked for. Service Bus may show a message up to 15 minutes after it was
-    sent: --settle 15m waits for such messages. A message that its destination does not take stays in the
-    backlog; the drain tries it again until nothing has moved for the time of --patience. This includes destinations
-    that are missing or disabled: --give-up sends their messages to the dead letters instead.
+    when a peek finds no matching message. Service Bus can show a message up to 15 minutes late: --settle 15m waits for
+    those. A message stays in the backlog if its destination does not accept it, and the drain retries it until there
+    was no progress for --patience. This includes missing and disabled destinations; --give-up dead-letters their
+    messages instead.
 
     \b
       syphon drain -c config.yaml --dry-run
@@ -109,21 +133,21 @@ def drain(
       syphon drain -c config.yaml --settle 15m --yes
       syphon drain -c config.yaml --after 2026-11-16T08:00 --limit 100 --yes --json
 
-    Progress is on stderr: a table on a terminal, JSON lines elsewhere. Ctrl-C finishes the messages in hand; a second
-    one leaves at once. Nothing is lost either way.
+    Progress goes to stderr: a table on a terminal, JSON lines elsewhere. Ctrl-C finishes the messages in flight; a
+    second one exits immediately. No message is lost either way.
 
-    Messages outside the filter stay in the backlog; the summary counts them. If --destination matches no message while
-    messages for others wait, the exit code is 1: the pattern may be wrong.
+    Messages that do not match stay in the backlog; the summary counts them. If --destination matches no message but
+    the backlog has others, the exit code is 1, because the pattern may be wrong.
 
     \b
-    Exit codes: 0 nothing that was asked for is left · 1 something was left or dead-lettered, or --destination
-    matched nothing · 69 a namespace is out of reach, or Spark was lost · 70 faulted · 77 not authorized ·
-    78 the settings are wrong
+    Exit codes: 0 no matching message is left · 1 something was left or dead-lettered, or --destination
+    matched nothing · 69 a namespace is unreachable, or Spark was lost · 70 faulted · 77 not authorized ·
+    78 invalid settings
     """
-    from syphon.api import DrainRun, drain_options, queues_to_drain, with_given_up
     from syphon.backlog import NoQueueSelected
     from syphon.config import LogLevel
-    from syphon.ops import set_up_logging
+    from syphon.operations import DrainRun, drain_options, queues_to_drain, with_given_up
+    from syphon.status import set_up_logging
 
     from .dry_run import dry_run_of
 
@@ -138,7 +162,7 @@ def drain(
         raise SystemExit(_said(error)) from None
     if dry_run:
         raise SystemExit(dry_run_of(config, chosen, options, give_up, as_json))
-    with interruptible("No message was moved."):
+    with interruptible("No message was forwarded."):
         _ask(chosen, yes)
     try:
         raise SystemExit(_drain(DrainRun(config, chosen, options, give_up), config.pipeline.master, as_json))
@@ -158,23 +182,23 @@ def _ask(chosen: list[SelectedQueue], yes: bool) -> None:
         return
     for pair, queues in by_pair(chosen):
         hosts = f"{pair.secondary.host} → {pair.primary.host}"
-        click.echo(f"{pair.name}: {len(queues)} backlog queues, {hosts}", err=True)
+        click.echo(f"{pair.name}: {plural(len(queues), 'backlog queue')}, {hosts}", err=True)
     if not sys.stdin.isatty():
-        raise click.UsageError("there is no terminal to ask for confirmation: add --yes.")
-    if not click.confirm("Move their messages to their destinations?", err=True):
-        click.echo("No message was moved.", err=True)
+        raise click.UsageError("no terminal to ask for confirmation on: add --yes.")
+    if not click.confirm("Forward their messages to their destinations?", err=True):
+        click.echo("No message was forwarded.", err=True)
         raise SystemExit(ExitCode.LEFT)
 
 
 def _drain(run: DrainRun, master: str, as_json: bool) -> ExitCode:
     from syphon.spark import shown_master
 
-    with interruptible("No message was moved."):
+    with interruptible("No message was forwarded."):
         there_is_work = run.look()
     if there_is_work:
         if not as_json:
             click.echo(f"Starting Spark on {shown_master(master)} …", err=True)
-        stop_on_signal(run.stop, "Stopping as soon as Spark has started. No message has been moved.", hangup=True)
+        stop_on_signal(run.stop, "Stopping once Spark has started; no message was forwarded.", hangup=True)
         run.move(lambda: _showing(run), say=lambda line: click.echo(line, err=True), ends_process=True)
     if run.lost is not None:
         click.echo(str(run.lost), err=True)
@@ -188,23 +212,23 @@ def _drain(run: DrainRun, master: str, as_json: bool) -> ExitCode:
 
 @contextmanager
 def _showing(run: DrainRun) -> Iterator[Callable[[DrainProgress], None]]:
-    """Shows the progress while messages move, and stops in order at a signal."""
-    from syphon.ops import drain_progress
+    """Show the progress, and stop gracefully on a signal."""
+    from syphon.status import drain_progress
 
     live = False
-    # Again: Spark sets a handler of its own.
-    consequence = "Stopping: messages in hand are finished or given back."
+    # Set it again: Spark installs its own handler.
+    consequence = "Stopping: finishing or abandoning messages in flight."
     stop_on_signal(run.stop, consequence, hangup=True, is_shown=lambda: live)
     with drain_progress() as show:
         live = sys.stderr.isatty()
         yield show
     live = False
     if run.is_stopping and sys.stderr.isatty():
-        click.echo("Stopped. What is left is being counted …", err=True)
+        click.echo("Stopped. Counting the messages left in the backlog …", err=True)
 
 
 def _show(summary: DrainSummary) -> None:
-    from syphon.api import word_for
+    from syphon.operations import word_for
 
     names = shown_queues([queue.queue for queue in summary.queues])
     rows = [
@@ -217,26 +241,31 @@ def _show(summary: DrainSummary) -> None:
         )
         for name, queue in zip(names, summary.queues, strict=True)
     ]
-    show_table(("queue", "state", "forwarded", "dead-lettered", "left"), rows)
+    show_table(("queue", "state", "forwarded", "dead-lettered", "left in backlog"), rows)
     for destination in summary.waiting:
         state = word_for(destination.error)
         text = f"{destination.path} {f'is {state}' if state else 'is unavailable'}: {destination.reason}"
         verb = "waits" if destination.left == 1 else "wait"
         say(printable(f"{plural(destination.left, 'message')} {verb}: {text}"), "  ", fg="yellow")
     click.echo()
-    say(f"{summary.account}; {summary.seconds:,} s")
+    if summary.account.received:
+        say(f"{summary.account}; {summary.seconds:,} s")
+    else:
+        say(f"No message was received; {summary.seconds:,} s")
     if summary.ledger_error:
-        say(f"The ledger is not complete: {printable(summary.ledger_error)}", fg="red")
+        say(f"The ledger is incomplete: {printable(summary.ledger_error)}", fg="red")
     elif summary.account.received:  # a drain that found nothing has no ledger to point to
-        click.echo(f"Ledger: {summary.ledger}; `syphon report` reads it")
+        click.echo(f"Ledger: {summary.ledger} (see `syphon report`)")
     if summary.is_empty and not summary.others:
         say(_emptiness(summary.settled_for))
     say(printable(summary.verdict), bold=True, fg="green" if summary.is_done else "yellow")
 
 
 def _emptiness(settled_for: float) -> str:
-    """What an empty backlog proves: a message may show up late (S11)."""
-    seen = f"Every queue stayed empty for {duration(settled_for)}." if settled_for else "Empty is as of now."
+    """Say how certain it is that the backlog is empty: Service Bus can show a message late (S11)."""
+    seen = (
+        f"Every queue stayed empty for {duration(settled_for)}." if settled_for else "The queues are empty right now."
+    )
     if settled_for >= SHOWS_WITHIN:
         return seen
-    return f"{seen} A message may show up to 15 minutes after it was sent: --settle 15m waits for it."
+    return f"{seen} Service Bus can show a message up to 15 minutes late; --settle 15m waits for those."

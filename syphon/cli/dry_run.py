@@ -1,4 +1,4 @@
-"""`syphon drain --dry-run`: shows what a drain would move, in what time and at what cost. It moves nothing."""
+"""`syphon drain --dry-run`: shows what a drain would forward, how long it takes and what it costs."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from syphon.model import ExitCode, NotAuthorized, SyphonError, plural, printable
 from .output import say, say_renames, show_table
 
 if TYPE_CHECKING:
-    from syphon.api import DryRun
     from syphon.backlog import SelectedQueue
     from syphon.config import Config
+    from syphon.operations import DryRun
     from syphon.worker import DrainOptions
 
 
 def dry_run_of(
     config: Config, chosen: list[SelectedQueue], options: DrainOptions, give_up: frozenset[str], as_json: bool
 ) -> ExitCode:
-    """Shows what the drain would do, and returns the exit code it would have."""
-    from syphon.api import forecast
+    """Show what the drain would do, and return the exit code it would have."""
+    from syphon.operations import forecast
 
     click.echo(f"Peeking into {len(chosen)} backlog queues …", err=True)
     try:
@@ -38,7 +38,7 @@ def dry_run_of(
 
 
 def _show(result: DryRun) -> None:
-    from syphon.api import words_for
+    from syphon.operations import words_for
 
     rows = [
         (
@@ -60,23 +60,23 @@ def _show(result: DryRun) -> None:
     for waits in result.waiting:
         say(printable(f"{waits.left:,} would wait for {waits.path}: {waits.reason}"), "  ", fg="yellow")
     if words := words_for(waits.error for waits in result.waiting):
-        say(f"--give-up {words} would send those of missing or disabled destinations to the dead letters.")
+        say(f"--give-up {words} would dead-letter messages for missing or disabled destinations.")
     cost = result.cost
     click.echo()
     say(
         f"{plural(result.messages, 'message')}, {volume(result.bytes)}: "
         f"about {_lasting(result.seconds)} at {result.per_second:,.0f} messages per second; "
         f"{result.operations:,} operations, "
-        f"{cost.least:,.2f} to {cost.most:,.2f} {cost.currency} by the Standard list prices of {cost.as_of}"
+        f"{cost.least:,.2f} to {cost.most:,.2f} {cost.currency} at Standard list prices as of {cost.as_of}"
     )
     for assumed in result.assumed:
-        say(f"Assumed for {assumed}.", "  ")
+        say(f"Assumption for {assumed}.", "  ")
     if result.others:
-        verb = "is" if result.others == 1 else "are"
+        verb = "does" if result.others == 1 else "do"
         if not result.messages:
-            click.secho("Nothing in the backlog is for what was asked.", fg="yellow")
-        click.echo(f"{plural(result.others, 'message')} in the backlog {verb} for others.")
-    click.secho("Nothing was moved.", bold=True)
+            click.secho("No message in the backlog matches the filter.", fg="yellow")
+        click.echo(f"{plural(result.others, 'message')} in the backlog {verb} not match the filter.")
+    click.secho("Dry run: nothing was forwarded.", bold=True)
 
 
 def _lasting(seconds: float) -> str:

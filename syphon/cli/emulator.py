@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .exit_codes import ExitCode
+from syphon.model import ExitCode
 
 if TYPE_CHECKING:
     from syphon.emulator import Emulator, EmulatorSettings, NamespaceSettings
@@ -29,40 +29,39 @@ STOP_WITHIN = 1.5
     "namespaces",
     metavar="NAME[:AMQP_PORT[:HTTP_PORT]]",
     multiple=True,
-    help="A namespace to serve; repeat the option for more. Port 0 is any free port; without ports the first "
-    "namespace gets 5672 and 5300, the next 5673 and 5301. With --config it adds a namespace, or "
-    "sets the ports of one in the file.",
+    help="A namespace to serve (repeatable). Port 0 picks a free port; the defaults are 5672 and 5300 for the first "
+    "namespace, 5673 and 5301 for the next. With --config, adds a namespace or sets the ports of one in the file.",
 )
 @click.option(
     "--config",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Namespaces, policies, queues, topics and rules to start with: our YAML, or Microsoft's Config.json.",
+    help="Initial namespaces, policies, queues, topics and rules: our YAML, or Microsoft's Config.json.",
 )
 @click.option(
     "--state",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Keep messages and entities in this directory, so that they survive a crash. Default: in memory.",
+    help="Store messages and entities in this directory, so that they survive a crash. [default: in memory]",
 )
 @click.option(
     "--tls",
     is_flag=True,
-    help="Serve TLS, with a certificate authority that is created here and that clients must trust.",
+    help="Serve TLS, with a newly created certificate authority that clients must trust.",
 )
-@click.option("--json", "as_json", is_flag=True, help="When ready, print one line of JSON instead of text.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON when ready, instead of text.")
 def emulator(namespaces: tuple[str, ...], config: Path | None, state: Path | None, tls: bool, as_json: bool) -> None:
     """Run a local Service Bus for the official clients, without Azure.
 
-    Prints a connection string for each namespace as soon as it is ready. Ctrl-C stops it. This is a development
-    and test server: it listens on 127.0.0.1, and its keys are public.
+    Prints a connection string per namespace when ready. Ctrl-C stops it. For development and tests only: it listens
+    on 127.0.0.1, and its keys are public.
 
     \b
     Two namespaces, contoso on 5672 and contoso-dr on 5673:
       syphon emulator
 
     \b
-    One namespace on free ports, for a script; entities from a file of Microsoft's emulator:
+    One namespace on free ports, for a script; entities from a config of Microsoft's emulator:
       syphon emulator --namespace shop:0:0 --json
       syphon emulator --config Config.json
 
@@ -150,7 +149,7 @@ async def _serve(settings: EmulatorSettings, announce: Callable[[Emulator], None
 def _did_not_start(error: OSError) -> ExitCode:
     if error.filename is not None:
         return _misconfigured(
-            f"{error.filename} cannot be used: {error.strerror}. Check its permissions, or name another."
+            f"Cannot use {error.filename}: {error.strerror}. Check its permissions, or choose another path."
         )
     click.echo(error.strerror or str(error), err=True)
     return ExitCode.UNAVAILABLE
@@ -162,7 +161,7 @@ def _misconfigured(text: str) -> ExitCode:
 
 
 def _on_signals(stop_requested: asyncio.Event) -> None:
-    """The first signal starts an orderly stop. The second ends the process at once."""
+    """The first signal starts a graceful stop. The second ends the process immediately."""
 
     def on_signal() -> None:
         if stop_requested.is_set():
@@ -178,7 +177,7 @@ def _on_signals(stop_requested: asyncio.Event) -> None:
 
 
 def _announce(emulator: Emulator) -> None:
-    click.echo("A local Service Bus is ready. It is a development and test server; Ctrl-C stops it.")
+    click.echo("The local Service Bus is ready, for development and tests only. Ctrl-C stops it.")
     scheme = "https" if emulator.ca_file else "http"
     for namespace in emulator.namespaces:
         click.echo(f"\n{namespace.name}")

@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 
 EMULATED = """\
-# Settings of a syphon worker for the two namespaces of `syphon emulator`. They run as they are:
+# Settings of a syphon worker for the two namespaces of `syphon emulator`; they work unchanged. Check them with:
 #   syphon check -c {file}
-# The emulator's key is no secret. config.example.yaml shows every setting.
+# The emulator's key is public. config.example.yaml shows every setting.
 pairs:
   - name: contoso
     primary:
@@ -49,16 +49,16 @@ status:
 SUFFIX = ".servicebus.windows.net"
 
 
-@click.command(short_help="Write a first settings file: for the emulator, or for a pair in Azure.")
+@click.command(short_help="Write a settings file to start with, for the emulator or Azure.")
 @click.argument("file", default="config.yaml", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--azure", is_flag=True, help="For a pair in Azure: asks for both namespaces.")
-@click.option("--primary", metavar="HOST", help="The primary namespace in Azure; contoso is enough.")
+@click.option("--azure", is_flag=True, help="Write settings for a pair in Azure; prompts for both namespaces.")
+@click.option("--primary", metavar="HOST", help="The primary namespace in Azure, full or short (contoso).")
 @click.option("--secondary", metavar="HOST", help="The secondary namespace in Azure.")
 def init(file: Path, azure: bool, primary: str | None, secondary: str | None) -> None:
-    """Write FILE (config.yaml) with the settings of a worker, for you alone to read. A file that exists stays as it is.
+    """Write the settings of a worker to FILE (config.yaml), readable only by you. Never overwrites a file.
 
-    Without options the settings are for the two namespaces of `syphon emulator`, and work as they are. With --azure
-    the command asks for a pair in Azure. It writes no secret: access is by azure-identity.
+    Without options the settings are for the two namespaces of `syphon emulator`, and work unchanged. With --azure the
+    command prompts for a pair in Azure. It writes no secrets: access uses azure-identity.
 
     \b
       syphon init
@@ -66,20 +66,22 @@ def init(file: Path, azure: bool, primary: str | None, secondary: str | None) ->
       syphon init worker.yaml --primary contoso --secondary contoso-dr
 
     \b
-    Exit codes: 0 written · 2 the file exists, or a name is wrong
+    Exit codes: 0 written · 2 the file exists, or a name is invalid
     """
     if azure or primary or secondary:
         primary = _host(primary or click.prompt("Primary namespace", err=True))
         secondary = _host(secondary or click.prompt("Secondary namespace", err=True))
         if primary == secondary:
-            raise click.UsageError(f"{primary} is both: the secondary must be available when the primary is not.")
+            raise click.UsageError(
+                f"Primary and secondary are both {primary}: the secondary must be another namespace."
+            )
         name = primary.partition(".")[0]
         text = AZURE.format(file=file, name=name, primary=primary, secondary=secondary)
     else:
         sides = [EMULATOR.format(port=port) for port in PORTS]
         text = EMULATED.format(file=file, primary=sides[0], secondary=sides[1])
     _write(file, text)
-    click.echo(f"{file} was written. Next: syphon check -c {file}")
+    click.echo(f"Wrote {file}. Next: syphon check -c {file}")
 
 
 def _host(text: str) -> str:
@@ -87,16 +89,16 @@ def _host(text: str) -> str:
     host = text.strip().lower()
     host = host if "." in host else f"{host}{SUFFIX}"
     if not re.fullmatch(r"[a-z0-9](?:[a-z0-9-]{0,48}[a-z0-9])?(?:\.[a-z0-9-]+)+", host):
-        raise click.UsageError(f"'{text}' is not a namespace: write contoso, or contoso{SUFFIX}.")
+        raise click.UsageError(f"'{text}' is not a namespace: use contoso or contoso{SUFFIX}.")
     return host
 
 
 def _write(file: Path, text: str) -> None:
     try:
-        # For its owner alone: people add keys to it.
+        # Readable only by the owner, because people add keys to it.
         with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as opened:
             opened.write(text)
     except FileExistsError:
-        raise click.UsageError(f"{file} exists, and is not overwritten: name another file.") from None
+        raise click.UsageError(f"{file} already exists; choose another file.") from None
     except OSError as error:
         raise click.UsageError(f"{file} cannot be written: {error.strerror}.") from None

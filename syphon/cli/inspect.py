@@ -1,4 +1,4 @@
-"""`syphon inspect`: shows what is in the backlog now."""
+"""`syphon inspect`: shows what is in the backlog."""
 
 from __future__ import annotations
 
@@ -11,27 +11,29 @@ import click
 from syphon.model import ExitCode, SyphonError, volume
 
 from .backlog_queues import queue_options, report_unreachable, selected_queues
-from .options import config_option, load_settings
 from .output import say, say_renames, show_table
+from .shared_options import config_option, load_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from syphon.api import BacklogOverview
+    from syphon.operations import BacklogOverview
 
 
-@click.command(short_help="Show what is in the backlog, and change nothing.")
+@click.command(short_help="Show what is in the backlog (read-only).")
 @config_option
 @queue_options
 @click.option(
     "--sql",
     "query",
     metavar="QUERY",
-    help="Answer a Spark SQL query on the view `backlog` instead of printing the usual tables.",
+    help="Run a Spark SQL query on the view `backlog` instead of printing the usual tables.",
 )
-@click.option("--limit", default=1000, show_default=True, type=click.IntRange(min=1), help="The most rows to print.")
+@click.option(
+    "--limit", default=1000, show_default=True, type=click.IntRange(min=1), help="Print at most this many rows."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@click.option("-v", "--verbose", is_flag=True, help="Log more, with the output of Spark.")
+@click.option("-v", "--verbose", is_flag=True, help="Log at debug level, with the output of Spark.")
 def inspect(
     config_file: Path,
     pairs: tuple[str, ...],
@@ -41,8 +43,8 @@ def inspect(
     as_json: bool,
     verbose: bool,
 ) -> None:
-    """Peek into the backlog queues: show per destination how many messages there are, how large and how old they are,
-    and which would be dead-lettered and why. The command receives, locks and changes nothing.
+    """Peek into the backlog queues and show, per destination, how many messages are waiting, their size and age, and
+    which would be dead-lettered and why. The command receives, locks and changes nothing.
 
     \b
       syphon inspect -c config.yaml
@@ -54,17 +56,18 @@ def inspect(
     Columns of `backlog`: pair, queue, sequence_number, message_id, destination, session_id, enqueued_at,
     scheduled_for, expires_at, size, delivery_count, state (active, deferred, scheduled), dead_letter_reason,
     dead_letter_description (null for messages that can be forwarded), restored_size (bytes at its destination),
-    backlog_expires_at (when it expires in the backlog, if ever). Times are UTC. `--sql` takes one query that reads
-    this view and nothing else.
+    backlog_expires_at (when it expires in the backlog, if ever). Times are UTC. `--sql` takes a single query, which
+    may read only this view.
 
     \b
-    Exit codes: 0 done · 1 a queue is missing · 2 usage, or a query that is rejected ·
-    69 a namespace is out of reach · 77 not authorized · 78 the settings are wrong
+    Exit codes: 0 done · 1 a queue is missing · 2 wrong usage, or a rejected query ·
+    69 a namespace is unreachable · 77 not authorized · 78 invalid settings
     """
-    from syphon.api import look_at_backlog, query_backlog, reach_queues
     from syphon.config import LogLevel
-    from syphon.ops import set_up_logging
-    from syphon.spark import BadQuery, shown_master
+    from syphon.datasource import BadQuery
+    from syphon.operations import look_at_backlog, query_backlog, reach_queues
+    from syphon.spark import shown_master
+    from syphon.status import set_up_logging
 
     config = load_settings(config_file)
     set_up_logging(LogLevel.DEBUG if verbose else LogLevel.WARNING, config.log.format)
@@ -85,8 +88,8 @@ def inspect(
             with query_backlog(config, reach, query) as rows:
                 _answer(rows, limit, as_json)
     except BadQuery as error:
-        raise click.UsageError(f"This query is rejected: {error}") from None
-    except SyphonError as error:  # Spark did not start, or a namespace went out of reach
+        raise click.UsageError(f"Query rejected: {error}") from None
+    except SyphonError as error:  # Spark did not start, or a namespace became unreachable
         click.echo(str(error), err=True)
         raise SystemExit(ExitCode.UNAVAILABLE) from None
     raise SystemExit(reach.exit_code)
@@ -139,7 +142,7 @@ def _show(overview: BacklogOverview, limit: int) -> None:
 
 def _answer(frame: DataFrame, limit: int, as_json: bool) -> None:
     """Prints the rows of a query."""
-    from syphon.api import json_rows, text_rows
+    from syphon.operations import json_rows, text_rows
 
     if as_json:
         texts, is_complete = json_rows(frame, limit)
@@ -152,4 +155,4 @@ def _answer(frame: DataFrame, limit: int, as_json: bool) -> None:
 
 def _mention_rest(is_there: bool, limit: int) -> None:
     if is_there:
-        click.echo(f"There are more than {limit:,} rows: --limit sets the number to print.", err=True)
+        click.echo(f"There are more than {limit:,} rows; --limit N prints more.", err=True)

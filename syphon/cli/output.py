@@ -36,11 +36,11 @@ def show_table(
     name: int = 0,
     may_give_way: Sequence[str] = (),
 ) -> None:
-    """Prints rows under their titles. Numbers stand to the right, with thousands separators; None is blank.
+    """Print rows under their titles. Numbers are right-aligned, with thousands separators; None is blank.
 
-    On a terminal the table fits into its width. In a pipe it has `width`, or is as wide as it needs to be. `right`
-    tells the columns of numbers, if they are texts already; `name` is the column that names a row. If the table is
-    too wide, the columns `may_give_way` that say the same in every row become one line below it.
+    On a terminal the table fits its width. In a pipe it has `width`, or is as wide as it needs to be. `right` marks
+    columns to right-align; `name` is the column that names a row. If the table is too wide, constant columns listed in
+    `may_give_way` are moved into one line below it.
     """
     if right is None:
         right = [any(isinstance(row[at], int | float) for row in rows) for at in range(len(titles))]
@@ -53,21 +53,21 @@ def show_table(
     for line, is_title in table_lines(cut[0], cut[1:], [right[at] for at in kept], room, kept.index(name)):
         click.echo(click.style(indent + line, bold=is_title))
     if alike:
-        say(f"{indent}All of them: {', '.join(f'{titles[at]} {texts[0][at]}' for at in alike)}.")
+        say(f"{indent}In every row: {', '.join(f'{titles[at]} {texts[0][at]}' for at in alike)}.")
 
 
 def _alike(titles: Sequence[str], texts: Sequence[Sequence[str]], among: Sequence[str]) -> list[int]:
-    """The columns, of those with the given titles, that say the same in every row."""
+    """The columns, of those with the given titles, that have the same text in every row."""
     return [at for at, title in enumerate(titles) if title in among and len({row[at] for row in texts}) == 1]
 
 
 def terminal_width() -> int | None:
-    """The columns of the terminal; None if there is none."""
+    """The width of the terminal; None if stdout is not one."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def say(text: str, indent: str = "", **style: Any) -> None:
-    """Prints a sentence. On a terminal its lines break between words; in a pipe it is one line."""
+    """Print a sentence: wrapped between words on a terminal, one line in a pipe."""
     room = terminal_width()
     lines = [text] if room is None else textwrap.wrap(text, room, subsequent_indent=indent, break_on_hyphens=False)
     for line in lines or [""]:
@@ -75,7 +75,7 @@ def say(text: str, indent: str = "", **style: Any) -> None:
 
 
 class MayBeRenamed(Protocol):
-    """A destination of which it is known whether it is renamed."""
+    """A destination, and the entity the operator has renamed it to, if any."""
 
     @property
     def destination(self) -> str | None: ...
@@ -84,14 +84,14 @@ class MayBeRenamed(Protocol):
 
 
 def say_renames(destinations: Iterable[MayBeRenamed]) -> None:
-    """Prints a line for each destination that is renamed."""
+    """Print a line for each renamed destination."""
     for found in destinations:
         if found.renamed_to is not None:
-            say(printable(f"Messages for {found.destination} go to {found.renamed_to}: it is renamed."), "  ")
+            say(printable(f"Messages for {found.destination} go to {found.renamed_to} (renamed)."), "  ")
 
 
 def shown_queues(names: Sequence[str]) -> list[str]:
-    """The names of backlog queues as a table shows them: whole in a pipe and on a wide terminal, else shortened."""
+    """The names of backlog queues for a table: full in a pipe and on a wide terminal, otherwise shortened."""
     room = terminal_width()
     return list(names) if room is None or room >= WIDE else short_queue_names(names)
 
@@ -122,13 +122,15 @@ _WIDTH = 13
 _COLOURS = {
     "ok": "green",
     "there": "green",
+    "exists": "green",
     "made": "green",
+    "created": "green",
     "warning": "yellow",
     "differs": "yellow",
     "extra": "yellow",
     "missing": "yellow",
 }
-"""Every other word is red."""
+"""All other words are red."""
 _NUMBERED = re.compile(r"(.*/)(0|[1-9][0-9]{0,8})")
 
 
@@ -145,7 +147,7 @@ class FindingLine:
 
 
 def finding_lines(found: Iterable[tuple[str, str | None, str]]) -> list[FindingLine]:
-    """Makes one line of all entities with equal findings, at the place of the first of them."""
+    """Merge entities with equal findings into one line, at the position of the first of them."""
     equal: dict[tuple[str, str, bool], list[str]] = {}
     for word, entity, text in found:
         equal.setdefault((word, text, entity is None), []).extend([] if entity is None else [entity])
@@ -153,7 +155,7 @@ def finding_lines(found: Iterable[tuple[str, str | None, str]]) -> list[FindingL
 
 
 def show_findings(lines: Iterable[FindingLine]) -> None:
-    """Prints the lines, wrapped to the width of a terminal."""
+    """Print the lines, wrapped to the width of the terminal."""
     room = (terminal_width() or 0) - 2 - _WIDTH
     for line in lines:
         text = printable(str(line))
@@ -166,12 +168,12 @@ def show_findings(lines: Iterable[FindingLine]) -> None:
 
 
 def silence_sdk_logs() -> None:
-    """Turns off the logs of Azure's SDKs: the findings say the same, shorter and in our own terms."""
+    """Turn off the logs of the Azure SDKs: the findings say the same, in fewer words."""
     logging.getLogger("azure").setLevel(logging.CRITICAL)
 
 
 def shortened(names: Sequence[str]) -> str:
-    """Names in one text; names that end in consecutive numbers become a range: a/0 to 9, 12."""
+    """Join names; names that end in consecutive numbers become a range: a/0 to 9, 12."""
     runs: list[tuple[str, int, int]] = []
     for name in names:
         found = _NUMBERED.fullmatch(name)

@@ -1,4 +1,4 @@
-"""`syphon pause` and `syphon resume`: stop and restart parts of a running worker's transfer."""
+"""`syphon pause` and `syphon resume`: pause and resume parts of a running worker."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from syphon.model import printable
 from .worker_client import WorkerClient, find_worker, worker_options
 
 MOST_NAMED = 10
-"""Destinations that the warning about an unknown one names."""
+"""Known destinations listed in the warning about an unknown one."""
 
 
 def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that name what to pause or resume."""
-    pair = click.option("--pair", metavar="NAME", help="This pair; without --queue and --destination, all of it.")
-    queue = click.option("--queue", metavar="QUEUE", help="This backlog queue: its index (0), or its name.")
-    destination = click.option("--destination", metavar="PATH", help="This queue or topic of the primary.")
-    as_json = click.option("--json", "as_json", is_flag=True, help="Print everything that is paused now, as JSON.")
+    """Add the options that select what to pause or resume."""
+    pair = click.option("--pair", metavar="NAME", help="Only this pair; all of it without --queue or --destination.")
+    queue = click.option("--queue", metavar="QUEUE", help="Only this backlog queue: its index (0) or name.")
+    destination = click.option("--destination", metavar="PATH", help="Only this queue or topic of the primary.")
+    as_json = click.option("--json", "as_json", is_flag=True, help="Print everything currently paused, as JSON.")
     return worker_options(pair(queue(destination(as_json(command)))))
 
 
@@ -37,12 +37,12 @@ def pause(
     destination: str | None,
     as_json: bool,
 ) -> None:
-    """Pause everything, a pair, a backlog queue or a destination. The pause outlasts a restart of the worker.
+    """Pause everything, a pair, a backlog queue or a destination. A pause survives a restart of the worker.
 
-    The worker does not listen to a paused queue; its jobs finish or release the messages they have received. The
-    messages of a paused destination stay in the backlog, and messages for other destinations pass. Nothing is lost, but
-    messages in the backlog have a time to live, and a pause does not stop it. A destination that the worker has not
-    seen yet is paused as well, with a warning: its name may have a typing error.
+    The worker does not listen on a paused queue; running jobs finish or abandon the messages in flight. Messages for a
+    paused destination stay in the backlog; messages for other destinations are forwarded. No message is lost, but a
+    pause does not stop the time to live of messages in the backlog. Pausing a destination that the worker has not seen
+    works, with a warning, because the name may be misspelled.
 
     \b
       syphon pause -c config.yaml --destination billing/invoices
@@ -50,12 +50,12 @@ def pause(
       syphon pause --url http://127.0.0.1:8080
 
     \b
-    Exit codes: 0 done · 2 unknown pair or queue · 69 no worker answers · 77 it refused the token
+    Exit codes: 0 done · 2 unknown pair or queue · 69 no answer from the worker · 77 it rejected the token
     """
     _change("/pause", config_file, url, pair, queue, destination, as_json)
 
 
-@click.command(short_help="Resume what was paused.")
+@click.command(short_help="Resume a pair, a queue or a destination.")
 @target_options
 def resume(
     config_file: Path | None,
@@ -67,14 +67,14 @@ def resume(
 ) -> None:
     """Resume everything, a pair with all its queues and destinations, a backlog queue or a destination.
 
-    Messages of a destination that was paused are delivered again when their locks have expired: within a minute.
+    Messages for a resumed destination are redelivered when their locks expire, within a minute.
 
     \b
       syphon resume -c config.yaml --destination billing/invoices
       syphon resume -c config.yaml
 
     \b
-    Exit codes: 0 done · 2 unknown pair or queue · 69 no worker answers · 77 it refused the token
+    Exit codes: 0 done · 2 unknown pair or queue · 69 no answer from the worker · 77 it rejected the token
     """
     _change("/resume", config_file, url, pair, queue, destination, as_json)
 
@@ -82,10 +82,10 @@ def resume(
 def _warn_of_unknown(worker: WorkerClient, pair: str | None, destination: str) -> None:
     """Says so if the worker has seen no message for the destination: its name may have a typing error."""
     from syphon.model import EntityPath
-    from syphon.ops import WorkerStatus
+    from syphon.status import WorkerStatus
 
     found = WorkerStatus.model_validate_json(worker.ask("/status"))
-    # What is or was paused is in the status, too, although no message for it has come.
+    # Paused destinations are in the status even if no message for them has arrived.
     known = sorted(
         {
             seen.path
@@ -104,7 +104,7 @@ def _warn_of_unknown(worker: WorkerClient, pair: str | None, destination: str) -
     click.secho(
         printable(
             f"Warning: this worker has seen no message for {destination}.{maybe} It has seen: {seen or 'none'}. "
-            f"The pause holds for messages that come; `syphon resume --destination {destination}` ends it."
+            f"It is paused anyway; `syphon resume --destination {destination}` undoes that."
         ),
         fg="yellow",
         err=True,

@@ -1,4 +1,4 @@
-"""`syphon provision`: creates the backlog queues of every pair."""
+"""`syphon provision`: creates the missing backlog queues of every pair."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .exit_codes import ExitCode
-from .options import config_option, load_settings
+from syphon.model import ExitCode
+
 from .output import finding_lines, show_findings, silence_sdk_logs
+from .shared_options import config_option, load_settings
 from .signals import interruptible
 
 if TYPE_CHECKING:
@@ -24,19 +25,19 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Create the backlog queues.")
 @config_option
-@click.option("--dry-run", is_flag=True, help="Show which queues exist and which would be created; create none.")
+@click.option("--dry-run", is_flag=True, help="Show which queues exist and which would be created.")
 @click.option(
     "--via",
     type=click.Choice(["admin", "arm"]),
-    help="Use the namespace itself, or Azure Resource Manager. [default: provision.via of the settings]",
+    help="Use the namespace's own API, or Azure Resource Manager. [default: provision.via in the settings]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (docs/commands.md).")
 def provision(config_file: Path, dry_run: bool, via: str | None, as_json: bool) -> None:
-    """Create the missing backlog queues, in the secondary namespace of every pair.
+    """Create the missing backlog queues in the secondary namespace of every pair.
 
-    An existing queue stays as it is, whatever its description; the command reports each difference. It never changes or
-    deletes a queue, and running it twice, or in two places at once, does no harm. It tries a failed step three times,
-    half a minute apart. It needs the Manage claim, or with --via arm the right to write queues.
+    The command never changes or deletes an existing queue; it reports how a queue differs from the documented
+    description. It is safe to run repeatedly and concurrently. A failed step is attempted three times, 30 seconds
+    apart. It needs the Manage claim, or with --via arm permission to write queues.
 
     \b
       syphon provision -c config.yaml --dry-run
@@ -44,10 +45,10 @@ def provision(config_file: Path, dry_run: bool, via: str | None, as_json: bool) 
       syphon provision -c config.yaml --via arm
 
     \b
-    Exit codes (of several pairs the highest):
-       0  all queues exist            69  out of reach, or none could be created
-       1  some could not be created   77  credentials or claims
-     130  stopped by Ctrl-C           78  the settings are wrong
+    Exit codes (the highest of all pairs):
+       0  all queues exist            69  unreachable, or none could be created
+       1  some could not be created   77  credentials refused, or a claim is missing
+     130  stopped by Ctrl-C           78  invalid settings
     """
     from syphon.config import Via
 
@@ -58,7 +59,7 @@ def provision(config_file: Path, dry_run: bool, via: str | None, as_json: bool) 
     _require_arm(config, config_file, chosen)
     results = []
     worst = ExitCode.OK
-    with interruptible("The queues created so far stay; run the command again to create the others."):
+    with interruptible("Queues created so far are kept; run the command again to create the rest."):
         for pair in config.pairs:
             if not as_json:  # before the first request, so that a person sees which namespace the command waits for
                 click.echo(f"{pair.name}: secondary {pair.secondary.host}")
@@ -77,7 +78,7 @@ def _require_arm(config: Config, file: Path, via: Via | None) -> None:
     lacking = [f"pairs[{n}]" for n, pair in enumerate(config.pairs) if via == "arm" and pair.secondary.arm is None]
     for pair in lacking:
         remedy = "add it, with subscription_id and resource_group"
-        click.echo(f"{file}: {pair}.secondary.arm is missing, and --via arm needs it; {remedy}", err=True)
+        click.echo(f"{file}: --via arm needs {pair}.secondary.arm, which is missing; {remedy}", err=True)
     if lacking:
         raise SystemExit(ExitCode.CONFIG)
 
@@ -142,7 +143,9 @@ def _difference(difference: dict[str, Any]) -> str:
     return text if difference["consequence"] is None else f"{text} ({difference['consequence']})"
 
 
-_TEXTS = {"there": "exists, as documented", "missing": "would be created", "made": "created"}
+_TEXTS = {"there": "as documented", "missing": "would be created", "made": "with the documented settings"}
+_WORDS = {"there": "exists", "made": "created", "left out": "failed"}
+"""The word shown for a state; the state itself is part of the JSON contract."""
 
 
 def _findings(result: dict[str, Any]) -> Iterator[tuple[str, str | None, str]]:
@@ -151,8 +154,8 @@ def _findings(result: dict[str, Any]) -> Iterator[tuple[str, str | None, str]]:
     for queue in result["queues"]:
         name, state = queue["name"], queue["state"]
         if state == "differs":
-            yield state, name, f"left as it is: {'; '.join(map(_difference, queue['differences']))}"
+            yield state, name, f"used unchanged: {'; '.join(map(_difference, queue['differences']))}"
         else:
-            yield state, name, _TEXTS.get(state) or queue["error"].replace(f" '{name}'", "")
+            yield _WORDS.get(state, state), name, _TEXTS.get(state) or queue["error"].replace(f" '{name}'", "")
     for name in result["extra"]:
-        yield "extra", name, "beyond the configured count; stays as it is. `syphon drain --all-found` empties it"
+        yield "extra", name, "beyond the configured count, not used; `syphon drain --all-found` empties it"

@@ -12,13 +12,13 @@ import click
 
 from syphon.model import ExitCode, InvalidOption, SyphonError
 
-from .options import MomentOption, load_settings
+from .shared_options import MomentOption, load_settings
 
 if TYPE_CHECKING:
     from syphon.config import PipelineSettings
     from syphon.ledger import Report
 
-_STARTS = "A worker or a drain creates it with the first transfer. A relative path starts at the current folder."
+_STARTS = "A worker or a drain creates it with the first transfer. A relative path is relative to the current folder."
 
 
 @click.command(short_help="Show what happened to every message.")
@@ -28,19 +28,19 @@ _STARTS = "A worker or a drain creates it with the first transfer. A relative pa
     "config_file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="The worker's settings file: it names the ledger.",
+    help="The worker's settings file, for the path of the ledger.",
 )
-@click.option("--ledger", metavar="PATH", help="The ledger: a folder, or any path that Spark can read.")
-@click.option("--from", "since", type=MomentOption(), help="Only messages settled at this time or later.")
+@click.option("--ledger", metavar="PATH", help="Path of the ledger: a folder, or any path that Spark can read.")
+@click.option("--from", "since", type=MomentOption(), help="Only messages settled at or after this time.")
 @click.option("--to", "until", type=MomentOption(ends_a_period=True), help="Only messages settled before this time.")
 @click.option("--pair", metavar="NAME", help="Only this pair.")
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON; docs/report.md describes it.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON (docs/report.md).")
 @click.option(
     "--html",
     "html_file",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Also write the report as one HTML page.",
+    help="Also write the report as an HTML page.",
 )
 def report(
     config_file: Path | None,
@@ -51,12 +51,12 @@ def report(
     as_json: bool,
     html_file: Path | None,
 ) -> None:
-    """Show from the ledger what happened to every message: which arrived, and how late; which are in the dead letters,
-    and why; which were left in the backlog, and which arrived more than once.
+    """Show from the ledger what happened to every message: which arrived, and how late; which were dead-lettered, and
+    why; which were left in the backlog, and which arrived more than once.
 
-    The counts balance: received = forwarded + dead-lettered + left + unaccounted. Unaccounted are messages that a
-    killed task or driver had received, and whose outcome it could not record. A job whose driver was killed is shown
-    with what its last report had counted.
+    The counts balance: received = forwarded + dead-lettered + left in the backlog + unaccounted. Unaccounted messages
+    were received by a task or driver that was killed before it recorded their outcome. A job whose driver was killed
+    is shown with the counts of its last report.
 
     \b
       syphon report -c config.yaml
@@ -69,11 +69,11 @@ def report(
     and a date after --to includes that day.
 
     \b
-    Exit codes: 0 every message arrived, or nothing is on record yet · 1 some were left, dead-lettered or
-    unaccounted, or a job is open, or a file of the ledger is broken · 2 usage, or no ledger at --ledger ·
-    69 the ledger cannot be read · 78 the settings are wrong
+    Exit codes: 0 every message arrived, or nothing is recorded yet · 1 some were left, dead-lettered or
+    unaccounted, a job is open, or a ledger file is corrupt · 2 wrong usage, or no ledger at --ledger ·
+    69 the ledger cannot be read · 78 invalid settings
     """
-    from syphon.api import is_local
+    from syphon.operations import is_local
 
     pipeline = _pipeline(config_file, ledger, pair)
     _check(since, until, html_file)
@@ -92,7 +92,7 @@ def report(
 
 def _pipeline(config_file: Path | None, ledger: str | None, pair: str | None) -> PipelineSettings:
     if config_file is None and ledger is None:
-        raise click.UsageError("Name the ledger: -c FILE for the worker's settings, or --ledger PATH.")
+        raise click.UsageError("Which ledger? Use -c FILE (the worker's settings) or --ledger PATH.")
     from syphon.config import PipelineSettings
 
     if config_file is None:
@@ -102,27 +102,27 @@ def _pipeline(config_file: Path | None, ledger: str | None, pair: str | None) ->
     if pair is not None and pair not in names:
         known = ", ".join(names)
         raise click.BadParameter(
-            f"'{pair}' is not a pair of {config_file}; its pairs are: {known}.", param_hint="--pair"
+            f"There is no pair '{pair}' in {config_file}; its pairs are: {known}.", param_hint="--pair"
         )
     return config.pipeline if ledger is None else config.pipeline.model_copy(update={"ledger": ledger})
 
 
 def _check(since: datetime | None, until: datetime | None, html_file: Path | None) -> None:
     """Finds errors that are known before the ledger is read, which may take a while."""
-    from syphon.api import check_period
+    from syphon.operations import check_period
 
     try:
         check_period(since, until)
     except InvalidOption as error:
         raise click.UsageError(str(error)) from None
     if html_file is not None and not html_file.parent.is_dir():
-        raise click.BadParameter(f"there is no folder {html_file.parent}.", param_hint="--html")
+        raise click.BadParameter(f"the folder {html_file.parent} does not exist.", param_hint="--html")
 
 
 def _ask(pipeline: PipelineSettings, since: datetime | None, until: datetime | None, pair: str | None) -> Report:
     from rich.console import Console
 
-    from syphon.api import ask_ledger
+    from syphon.operations import ask_ledger
 
     stderr = Console(stderr=True)
     # A person at a terminal should see that the command works.
@@ -137,7 +137,7 @@ def _write_page(found: Report, file: Path) -> None:
         file.write_text(html_page(found, datetime.now(UTC)), "utf-8")
     except OSError as error:
         raise click.BadParameter(f"{file} cannot be written: {error.strerror}.", param_hint="--html") from None
-    click.echo(f"The page was written to {file}.", err=True)
+    click.echo(f"Wrote {file}.", err=True)
 
 
 def _print(found: Report, as_json: bool) -> None:
@@ -153,5 +153,5 @@ def _print(found: Report, as_json: bool) -> None:
 
 def _why_empty(found: Report) -> str:
     if not found.pairs:
-        return f"The ledger at {found.ledger} is empty, or not there yet. {_STARTS}"
-    return f"The ledger at {found.ledger} has transfers of {', '.join(found.pairs)}, but none that the options select."
+        return f"The ledger at {found.ledger} is empty, or does not exist yet. {_STARTS}"
+    return f"The ledger at {found.ledger} has transfers of {', '.join(found.pairs)}, but none that match the options."

@@ -1,4 +1,4 @@
-"""Tables of a report on a terminal. Text from messages is shown as it is, without any effect on the terminal."""
+"""Tables of a report on a terminal. Text from messages is escaped, so that it cannot control the terminal."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from .output import say, show_table, shown_queues, terminal_width
 MOST_LINES = 20
 SLOWEST = 5
 WIDTH = 120
-"""The width of the tables where there is no terminal."""
+"""The width of the tables without a terminal."""
 NARROW = 110
-"""Columns below which the table of destinations is divided into two."""
+"""Terminal width below which the table of destinations is split in two."""
 
 
 def show(report: Report) -> None:
@@ -50,11 +50,12 @@ def _summary(report: Report) -> Iterator[str]:
         yield f"{utc_time(first)} to {utc_time(last)}, {volume(transfers.bytes)}"
     yield (
         f"Transfers: {transfers.received:,} received = {transfers.forwarded:,} forwarded + "
-        f"{transfers.dead_lettered:,} dead-lettered + {transfers.left:,} left + {transfers.unaccounted:,} unaccounted"
+        f"{transfers.dead_lettered:,} dead-lettered + {transfers.left:,} left in the backlog "
+        f"+ {transfers.unaccounted:,} unaccounted"
     )
     yield (
         f"Messages: {messages.total:,} = {messages.forwarded:,} arrived + "
-        f"{messages.dead_lettered:,} in the dead letters + {messages.left:,} left"
+        f"{messages.dead_lettered:,} dead-lettered + {messages.left:,} left in the backlog"
     )
     yield f"Arrived more than once: {messages.repeated:,} ({transfers.possible_duplicates:,} possible duplicates)"
     if report.in_backlog is not None:
@@ -66,7 +67,7 @@ Lines = Sequence[Sequence[str]]
 
 
 def _tables(report: Report) -> Iterator[tuple[str, str, Lines]]:
-    """Title, names of the columns (those of numbers with a #), lines."""
+    """Title, column names (numeric ones with a #), lines."""
     counts = "destination #messages #forwarded #dead-lettered #left #bytes"
     lines = [_destination(each) for each in report.destinations]
     if (terminal_width() or WIDTH) >= NARROW:
@@ -86,13 +87,13 @@ def _tables(report: Report) -> Iterator[tuple[str, str, Lines]]:
     yield "Left in the backlog", names, [_reason(each) for each in report.left]
     names = "message_id destination backlog_queue #sequence_number #times"
     yield "Arrived more than once", names, [_repeat(each) for each in report.repeats]
-    names = "job #slot #attempt backlog_queue last_heard_of_(UTC) #unaccounted #of_these_forwarded error"
-    yield "Unaccounted for: a lost task had counted it", names, [_shortfall(each) for each in report.shortfalls]
-    names = "job pair backlog_queue opened_(UTC) last_heard_of_(UTC) #received #forwarded #dead-lettered #left"
+    names = "job #slot #attempt backlog_queue last_report_(UTC) #unaccounted #of_these_forwarded error"
+    yield "Unaccounted: counted by a task that was lost", names, [_shortfall(each) for each in report.shortfalls]
+    names = "job pair backlog_queue started_(UTC) last_report_(UTC) #received #forwarded #dead-lettered #left"
     lost, running = _open_jobs(report.lost_jobs), _open_jobs(report.running_jobs)
-    yield "Opened and never closed: the driver ended first; this is what the last report had counted", names, lost
-    yield "May still be running: heard of within the last minute", names, running
-    yield "Files of the ledger that cannot be read", "file", [(file,) for file in report.unreadable_files]
+    yield "Never closed: the driver ended first; these are the counts of the last report", names, lost
+    yield "May still be running: reported within the last minute", names, running
+    yield "Unreadable ledger files", "file", [(file,) for file in report.unreadable_files]
 
 
 def _destination(line: DestinationReport) -> tuple[str, ...]:

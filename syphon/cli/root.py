@@ -1,8 +1,11 @@
 """`syphon` itself: the list of commands, and the help text above them."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from syphon import __version__
 
@@ -13,7 +16,6 @@ from .dead_letters import dead_letters
 from .demo import demo
 from .drain import drain
 from .emulator import emulator
-from .help import help_command
 from .init import init
 from .inspect import inspect
 from .pause import pause, resume
@@ -24,31 +26,76 @@ from .signals import interruptible
 from .status import status
 
 
+def _completions(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Command names that may follow the given words, for shell completion."""
+    found = ctx.find_root().command
+    for word in ctx.params.get("words") or ():
+        found = found.commands.get(word, found) if isinstance(found, click.Group) else found
+    names = found.commands if isinstance(found, click.Group) else {}
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+@click.command("help", short_help="Show the help of one command, or of all.")
+@click.argument("words", metavar="[COMMAND]...", nargs=-1, shell_complete=_completions)
+@click.option("--all", "everything", is_flag=True, help="Show the help of every command, one after the other.")
+@click.pass_context
+def help_command(ctx: click.Context, words: tuple[str, ...], everything: bool) -> None:
+    """Show the help of a command, like its --help. Without a name, list the commands.
+
+    \b
+      syphon help drain
+      syphon help dead-letters replay
+      syphon help --all | less
+    """
+    if everything and words:
+        raise click.UsageError("Give either a command or --all, not both.")
+    root = ctx.find_root()
+    context = click.Context(root.command, info_name=root.info_name, **root.command.context_settings)
+    for word in words:
+        found = context.command.get_command(context, word) if isinstance(context.command, click.Group) else None
+        if found is None:
+            path = context.command_path
+            raise click.UsageError(f"There is no command '{path} {word}'. `{path} --help` lists the commands.")
+        context = click.Context(found, parent=context, info_name=word)
+    click.echo("\n\n\n".join(_pages(context)) if everything else context.get_help())
+
+
+def _pages(context: click.Context) -> list[str]:
+    """The help of a command and all its subcommands."""
+    found = [context.get_help()]
+    if isinstance(context.command, click.Group):
+        for name in context.command.list_commands(context):
+            command = context.command.get_command(context, name)
+            if command is not None:
+                found += _pages(click.Context(command, parent=context, info_name=name))
+    return found
+
+
 class _Commands(click.Group):
-    """A group that says of Ctrl-C what a shell expects: exit code 130. click would print `Aborted!`, and end with 1."""
+    """Exits with 130 on Ctrl-C, as a shell expects. click would print `Aborted!` and exit with 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        with interruptible("The command was not finished."):
+        with interruptible("The command did not finish."):
             return super().invoke(ctx)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="syphon")
 def main() -> None:
-    """Moves messages from the backlog queues of a secondary Service Bus namespace to their primary.
+    """Forward messages from the backlog queues of a secondary Service Bus namespace to the primary.
 
     \b
-    Try it on this machine alone:
-      syphon demo                an outage, and the transfer after it
+    Try it on this machine, without Azure:
+      syphon demo                an outage, and the drain after it
       syphon emulator            two local namespaces, contoso and contoso-dr
       syphon init                a settings file for them
       syphon help COMMAND        what a command does, with examples
 
     \b
     Exit codes, the same for every command:
-       0  done                          70  all pairs have faulted
-       1  not everything is in order    77  not authorized
-       2  usage                         78  the settings are wrong
+       0  done                                  70  all pairs have faulted
+       1  something was left or dead-lettered   77  not authorized
+       2  wrong usage                           78  invalid settings
       69  a namespace or port is unavailable
     """
 

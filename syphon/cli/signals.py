@@ -1,4 +1,4 @@
-"""Signals: a command that moves messages stops in order at the first one, and leaves at once at the second."""
+"""Signals: a command that forwards messages stops gracefully on the first and exits immediately on the second."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ import click
 def stop_on_signal(
     stop: Callable[[], None], consequence: str, hangup: bool = False, is_shown: Callable[[], bool] = lambda: False
 ) -> None:
-    """Calls `stop` on SIGINT or SIGTERM. A second signal ends the process at once; that loses no message either.
+    """Call `stop` on SIGINT or SIGTERM. A second signal ends the process immediately; that loses no message either.
 
-    With `hangup` also on SIGHUP, which comes when the terminal of the command is closed. What the command writes from
-    then on has no reader, and must not be an error. While `is_shown`, a live table says that the command stops, and a
-    line between would spoil it.
+    With `hangup` also on SIGHUP, which is sent when the command's terminal is closed; from then on, output is
+    discarded. While `is_shown`, a live table says that the command is stopping, and an extra line would corrupt it.
     """
     signalled = False
 
@@ -29,16 +28,16 @@ def stop_on_signal(
         if number == signal.SIGHUP:
             write_to_nowhere()
             if signalled:
-                return None  # a terminal that is closed may send it twice, and nothing more than an ending is asked for
+                return None  # a closed terminal may send it twice, and the command is stopping already
         elif signalled:
             os._exit(128 + number)
         signalled = True
         if is_shown():
             return stop()
-        # Not through Python's stderr: a signal may come while that is written to, and it cannot be entered twice.
+        # Not through Python's stderr, which is not reentrant: the signal may interrupt a write to it.
         with suppress(OSError, ValueError):
             os.write(
-                sys.stderr.fileno(), f"{consequence} Once more to leave at once; nothing is lost either way.\n".encode()
+                sys.stderr.fileno(), f"{consequence} Press Ctrl-C again to exit now; no message is lost.\n".encode()
             )
         return stop()
 
@@ -47,10 +46,10 @@ def stop_on_signal(
 
 
 def write_to_nowhere() -> None:
-    """Leads stdout and stderr to nowhere, as far as they were a terminal: it is closed, and writing to it fails."""
+    """Redirect stdout and stderr to /dev/null if they were a terminal: it is closed, and writing to it fails."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for number in (1, 2):
-        # A closed terminal answers no question about itself, and neither does a file: only a file can still be written.
+        # isatty fails on a closed terminal, as it does on a file; but a file can still be written to.
         with suppress(OSError):
             if stat.S_ISCHR(os.fstat(number).st_mode):
                 os.dup2(nowhere, number)
@@ -59,9 +58,9 @@ def write_to_nowhere() -> None:
 
 @contextmanager
 def interruptible(consequence: str) -> Iterator[None]:
-    """Ends a command that moves no messages on Ctrl-C: prints the consequence, and sets the exit code of SIGINT.
+    """On Ctrl-C, print the consequence and exit with the code of SIGINT. For commands that forward no messages.
 
-    In a question, click turns Ctrl-C and the end of the input into `Abort`.
+    In a prompt, click turns Ctrl-C and the end of the input into `Abort`.
     """
     try:
         yield

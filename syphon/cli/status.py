@@ -1,4 +1,4 @@
-"""`syphon status`: shows in a terminal what a running worker does."""
+"""`syphon status`: shows in a terminal what a running worker is doing."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from .output import say, show_table, shown_queues
 from .worker_client import WorkerClient, find_worker, worker_options
 
 if TYPE_CHECKING:
-    from syphon.ops import PairStatus, SideStatus, WorkerStatus
+    from syphon.status import PairStatus, SideStatus, WorkerStatus
 
 EVENTS = 8
 COLOURS = {"critical": "red", "warning": "yellow", "notice": "magenta"}
 """By the severity of a problem."""
 
 
-@click.command(short_help="Show what a running worker does.")
+@click.command(short_help="Show what a running worker is doing.")
 @worker_options
-@click.option("--json", "as_json", is_flag=True, help="Print the status as JSON; docs/status.md has the contract.")
+@click.option("--json", "as_json", is_flag=True, help="Print the status as JSON (docs/status.md).")
 @click.option("--watch", is_flag=True, help="Repeat until Ctrl-C.")
 @click.option(
     "--every",
     type=click.FloatRange(min=0.5),
     default=2.0,
     show_default=True,
-    help="Seconds between two looks, with --watch.",
+    help="Seconds between refreshes, with --watch.",
 )
 def status(config_file: Path | None, url: str | None, as_json: bool, watch: bool, every: float) -> None:
-    """Show pairs with both sides, backlog queues, destinations and the last events of a running worker.
+    """Show the pairs, backlog queues, destinations and latest events of a running worker.
 
-    A destination is available, backing off (its messages wait in the backlog), rejecting (its messages go to the dead
-    letters) or paused.
+    A destination is available, backing off (its messages wait in the backlog), rejecting (its messages are
+    dead-lettered) or paused.
 
     \b
       syphon status -c config.yaml
@@ -50,7 +50,7 @@ def status(config_file: Path | None, url: str | None, as_json: bool, watch: bool
       syphon status --url http://127.0.0.1:8080 --json | jq .totals
 
     \b
-    Exit codes: 0 the worker has answered · 69 it does not answer · 77 it refused the token
+    Exit codes: 0 the worker answered · 69 no answer · 77 it rejected the token
     """
     worker = find_worker(config_file, url)
     while True:
@@ -64,11 +64,11 @@ def status(config_file: Path | None, url: str | None, as_json: bool, watch: bool
 
 
 def _show(worker: WorkerClient, as_json: bool, watch: bool) -> None:
-    from syphon.ops import WorkerStatus
+    from syphon.status import WorkerStatus
 
     answer = worker.ask("/status")
     if as_json:
-        # With --watch one line each: other programs read it line by line.
+        # With --watch one line per refresh: other programs read it line by line.
         click.echo(answer if watch else WorkerStatus.model_validate_json(answer).model_dump_json(indent=2))
         return
     found = WorkerStatus.model_validate_json(answer)
@@ -86,25 +86,25 @@ class _Page(io.StringIO):
 
 
 def _show_page(show: Callable[[], None]) -> None:
-    """Shows the first lines, as many as the terminal has: the headline never scrolls away."""
+    """Show as many lines as fit into the terminal, so that the headline never scrolls away."""
     page = _Page()
     with redirect_stdout(page):
         show()
     lines, height = page.getvalue().splitlines(), shutil.get_terminal_size().lines
     if len(lines) >= height:
         more = len(lines) - height + 2
-        lines = [*lines[: height - 2], f"… and {more} more lines: enlarge the terminal, or leave out --watch"]
+        lines = [*lines[: height - 2], f"… and {more} more lines: enlarge the terminal, or omit --watch"]
     # Each line is written over the one before, and not on an empty screen: that would flicker.
     click.echo("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J", nl=False)
 
 
 def _show_whole(found: WorkerStatus, folded: bool = False) -> None:
-    """Prints the status, the most important parts first. If `folded`, quiet queues are one line."""
+    """Print the status, the most important parts first. If `folded`, idle queues share one line."""
     totals, flow = found.totals, found.outlook.flow
     click.secho(f"syphon {found.version}, {flow.words}, up {span(found.started, found.at)}", bold=True)
     say(_how_it_goes(found))
     say(
-        f"Since the start: {totals.forwarded:,} forwarded, {totals.dead_lettered:,} dead-lettered, "
+        f"Since startup: {totals.forwarded:,} forwarded, {totals.dead_lettered:,} dead-lettered, "
         f"{totals.possible_duplicates:,} possible duplicates"
     )
     for problem in found.problems:
@@ -120,23 +120,23 @@ def _show_whole(found: WorkerStatus, folded: bool = False) -> None:
 
 
 def _how_it_goes(found: WorkerStatus) -> str:
-    """The numbers that an operator asks for first. What is not known is not shown as zero."""
+    """The numbers an operator wants first. An unknown number is omitted, not shown as zero."""
     outlook = found.outlook
-    parts = [f"{sum(pair.per_second for pair in found.pairs):,.0f} per second"]
+    parts = [f"{sum(pair.per_second for pair in found.pairs):,.0f} forwarded/s"]
     parts += [
-        f"{pair.name} limited to {pair.rate_limit:,.0f} per second, the {pair.rate_limit_set_by} is throttled"
+        f"{pair.name} limited to {pair.rate_limit:,.0f}/s because the {pair.rate_limit_set_by} throttles"
         for pair in found.pairs
         if pair.rate_limit is not None and pair.rate_limit_set_by in ("primary", "secondary")
     ]
     if outlook.left is not None:
-        parts.append(f"{outlook.left:,} left")
+        parts.append(f"{outlook.left:,} waiting in the backlog")
     if outlook.stuck:
-        parts.append(f"at least {outlook.stuck:,} of them stuck")
+        parts.append(f"at least {outlook.stuck:,} of them blocked")
     if outlook.seconds is not None:
-        rest = " for the others" if outlook.stuck else ""
-        parts.append(f"about {duration(round(outlook.seconds))} to go{rest}")
+        rest = " (without blocked)" if outlook.stuck else ""
+        parts.append(f"about {duration(round(outlook.seconds))} to empty{rest}")
     if outlook.dead_letters is not None:
-        parts.append(f"{outlook.dead_letters:,} in the dead letters now")
+        parts.append(plural(outlook.dead_letters, "dead letter"))
     return "; ".join(parts)
 
 
@@ -164,14 +164,14 @@ def _show_pair(pair: PairStatus, now: datetime, folded: bool) -> None:
     ]
     click.echo()
     if rows:
-        titles = ("queue", "state", "in flight", "per second", "left", "oldest", "forwarded", "dead-lettered")
+        titles = ("queue", "state", "in flight", "per second", "waiting", "oldest", "forwarded", "dead-lettered")
         show_table(titles, rows, "  ")
     if quiet := len(pair.queues) - len(rows):
-        say(f"  {plural(quiet, 'queue')} with nothing in {'it' if quiet == 1 else 'them'}")
+        say(f"  {plural(quiet, 'backlog queue')}, empty when last counted")
     if pair.destinations:
         click.echo()
         show_table(
-            ("destination", "state", "since", "next try", "left", "forwarded", "dead-lettered"),
+            ("destination", "state", "for", "retry in", "waiting", "forwarded", "dead-lettered"),
             [
                 (
                     found.path,
@@ -189,13 +189,13 @@ def _show_pair(pair: PairStatus, now: datetime, folded: bool) -> None:
 
 
 def _side(side: SideStatus, now: datetime) -> str:
-    state = side.state.value if side.state != "opened" else "connected" if side.connected else "out of reach"
+    state = side.state.value if side.state != "opened" else "connected" if side.connected else "unreachable"
     reason = "" if side.connected or side.reason is None else f": {printable(side.reason)}"
     return f"{state} for {span(side.since, now)}{reason}"
 
 
 def span(since: datetime | None, until: datetime | None) -> str | None:
-    """The time between two moments, for people."""
+    """Format the time between two moments for people."""
     if since is None or until is None:
         return None
     seconds = max(0, round((until - since).total_seconds()))

@@ -1,4 +1,4 @@
-"""A client of a running worker: finds it by the settings or by its URL, and asks its status server."""
+"""A client for the status server of a running worker, found by its settings file or URL."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from syphon.model import printable
+from syphon.model import ExitCode, printable
 
-from .exit_codes import ExitCode
-from .options import load_settings
+from .shared_options import load_settings
 
 if TYPE_CHECKING:
     from syphon.config import Config
@@ -35,7 +34,7 @@ class WorkerClient(NamedTuple):
         return f"WorkerClient({self.url})"
 
     def ask(self, path: str, change: dict[str, str] | None = None) -> bytes:
-        """Returns the worker's answer. Without one, prints why on stderr and exits."""
+        """Return the worker's answer. If there is none, print why on stderr and exit."""
         headers = {"X-Syphon": "command"}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
@@ -48,33 +47,39 @@ class WorkerClient(NamedTuple):
         except urllib.error.HTTPError as error:
             said = error.read(1000).decode(errors="replace").strip()
             refused = error.code in (401, 403)
-            click.echo(f"The worker at {self.url} refuses the request: {printable(said)}", err=True)
+            click.echo(f"The worker at {self.url} rejected the request: {printable(said)}", err=True)
             if error.code == 401:
-                click.echo(f"The token comes from status.token of -c FILE, or from the variable {TOKEN}.", err=True)
+                click.echo(
+                    f"Set the token with status.token in -c FILE, or with the environment variable {TOKEN}.", err=True
+                )
             code = ExitCode.NOT_AUTHORIZED if refused else ExitCode.USAGE if error.code == 404 else ExitCode.UNAVAILABLE
             raise SystemExit(code) from None
         except (OSError, ValueError) as error:
             why = getattr(error, "reason", error)
-            click.echo(f"No worker answers at {self.url}: {why}. Is it running? --url names another address.", err=True)
+            click.echo(
+                f"No answer from a worker at {self.url}: {why}. Is it running? Use --url for another address.", err=True
+            )
             raise SystemExit(ExitCode.UNAVAILABLE) from None
 
 
 def worker_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """`-c FILE` or `--url URL`."""
-    url = click.option("--url", metavar="URL", help=f"The address of its status server. {TOKEN} may hold the token.")
+    url = click.option(
+        "--url", metavar="URL", help=f"Address of the worker's status server; the token is read from {TOKEN}."
+    )
     file = click.option(
         "-c",
         "--config",
         "config_file",
         metavar="FILE",
         type=click.Path(path_type=Path),
-        help="The worker's settings file: it holds the address and the token.",
+        help="The worker's settings file, for the address and the token.",
     )
     return file(url(command))
 
 
 def find_worker(config_file: Path | None, url: str | None) -> WorkerClient:
-    """The worker that the options name. Without options it is the worker at the default address."""
+    """The worker that the options select; without options the one at the default address."""
     token = os.environ.get(TOKEN, "")
     config = load_settings(config_file) if config_file is not None else None
     if config is not None and config.status.token is not None:
@@ -82,7 +87,7 @@ def find_worker(config_file: Path | None, url: str | None) -> WorkerClient:
     if url is None:
         url = _address(config) if config is not None else "http://127.0.0.1:8080"
     if not url.startswith(("http://", "https://")):
-        raise click.UsageError(f"--url {url} is not an address: write it like http://127.0.0.1:8080")
+        raise click.UsageError(f"--url {url} is not a URL: use the form http://127.0.0.1:8080")
     return WorkerClient(url.rstrip("/"), token)
 
 
@@ -90,7 +95,7 @@ def _address(config: Config) -> str:
     host, port = config.status.listen
     if port == 0:
         raise click.UsageError(
-            "status.listen has port 0, and the system chose one: give --url with the address that the worker logged."
+            "status.listen has port 0, so the port is unknown: use --url with the address that the worker logged."
         )
     if host in ("0.0.0.0", "::"):  # noqa: S104 - nothing is bound here
         host = "127.0.0.1" if host == "0.0.0.0" else "::1"  # noqa: S104
@@ -98,7 +103,7 @@ def _address(config: Config) -> str:
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    """An opener without proxies, which would see the token, and without redirects, which would take it elsewhere."""
+    """An opener without proxies, which would see the token, and without redirects, which would leak it."""
     handlers = [
         urllib.request.ProxyHandler({}),
         urllib.request.HTTPHandler(),

@@ -1,7 +1,8 @@
 """The settings of a worker: which namespaces form a pair, and how messages are forwarded."""
 
 from .destinations import DestinationSettings, PermanentError
-from .loading import Config, config_from, exposes_keys, load_config
+from .json_schema import config_schema
+from .load import Config, config_from, exposes_keys, load_config
 from .pairs import (
     ArmSettings,
     Credential,
@@ -10,11 +11,9 @@ from .pairs import (
     ProxySettings,
     Side,
     SideSettings,
-    TimeToLive,
     Transport,
     Via,
 )
-from .schema import config_schema
 from .worker import (
     ListenAddress,
     LogFormat,
@@ -40,7 +39,6 @@ __all__ = [
     "ArmSettings",
     "DestinationSettings",
     "PermanentError",
-    "TimeToLive",
     "ProvisionSettings",
     "Via",
     "PipelineSettings",

@@ -25,7 +25,7 @@ Text = Annotated[str, Field(min_length=1)]
 
 
 class PermanentError(StrEnum):
-    """Answers of a destination that may mean "never" for a message (S4)."""
+    """Errors of a destination that may be permanent for a message (S4)."""
 
     ENTITY_NOT_FOUND = "entity-not-found"
     ENTITY_DISABLED = "entity-disabled"
@@ -58,7 +58,7 @@ class DestinationSettings(Settings):
     permanent_errors: frozenset[PermanentError] = frozenset(
         (PermanentError.MESSAGE_TOO_LARGE, PermanentError.NOT_ALLOWED)
     )
-    """A message that gets one of these is dead-lettered; with any other error it stays and is tried again.
+    """A message that gets one of these is dead-lettered; with any other error it stays in the backlog and is retried.
 
     A missing or disabled entity is not among them: the sender failed over because of exactly that, and the entity may
     come back.
@@ -100,7 +100,7 @@ def check_renames(destinations: Any) -> Iterator[Mistake]:
         if any(mark in name for mark in "*?["):
             yield Mistake("is a pattern", "write the whole name of each destination", at)
         elif allowed is not None and not allowed.fit(path):
-            yield Mistake("is renamed but not allowed, so that no message gets there", "add it to allow", at)
+            yield Mistake("is renamed but not allowed, so it gets no messages", "add it to allow", at)
         if first := seen.get(path.key):
             yield Mistake(f"is the same entity as {first!r}", "keep one of them", at)
         seen[path.key] = name

@@ -16,6 +16,7 @@ from syphon.model import (
     BadConnectionString,
     ConnectionString,
     EntityPath,
+    TimeToLive,
     first_label,
     is_host,
     is_this_machine,
@@ -110,7 +111,7 @@ def _proxy_url(secret: SecretStr) -> SecretStr:
         raise InvalidSetting(Mistake("contains credentials", "write them under username and password"))
     if url.scheme == "https":
         remedy = "write http:// (the tunnel through it is encrypted by TLS)"
-        raise InvalidSetting(Mistake("is a proxy that is itself reached by TLS, which is not possible", remedy))
+        raise InvalidSetting(Mistake("is an https:// proxy, which is not supported", remedy))
     if url.scheme != "http" or not is_host(host) or not has_port or url.path not in ("", "/") or url.query:
         raise InvalidSetting(mistake)
     return secret
@@ -201,7 +202,7 @@ Side = Annotated[SideSettings, together(_check_access), together(_check_transpor
 
 
 class Via(StrEnum):
-    """The interface through which backlog queues are looked at and made (P6)."""
+    """The API through which backlog queues are checked and created (P6)."""
 
     ADMIN = "admin"
     ARM = "arm"
@@ -209,13 +210,6 @@ class Via(StrEnum):
 
 class ProvisionSettings(Settings):
     via: Via = Via.ADMIN
-
-
-class TimeToLive(StrEnum):
-    """The time to live of a restored message: as the sender wrote it, or what remains of it (M5)."""
-
-    RESTORE = "restore"
-    REMAINING = "remaining"
 
 
 def _not_boolean(value: Any) -> Any:
@@ -242,8 +236,8 @@ class PairSettings(Settings):
         BeforeValidator(lambda value: None if value == AUTO else value),
         WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"enum": [AUTO]}, {"type": "null"}]}),
     ] = None
-    """Messages per second that may be taken from all backlog queues together, at most. None, in the file `auto`: what
-    the service allows."""
+    """At most this many messages per second from all backlog queues together. None (`auto` in the file): what the
+    service accepts."""
     rate_share: Annotated[float, Field(gt=0, le=1), BeforeValidator(_not_boolean)] = 0.8
     """The share of what a throttled namespace accepts that syphon uses. The rest is for its other clients."""
     provision: ProvisionSettings = Field(default_factory=ProvisionSettings)
@@ -292,7 +286,7 @@ def _check_backlogs(pairs: Any) -> Iterator[Mistake]:
             continue
         first = seen.setdefault((label.lower(), secondary), index)
         if first != index:
-            text = f"has the backlog queues of pairs[{first}]: {label}/x-servicebus-transfer/0 and on, in one secondary"
+            text = f"has the same backlog queues as pairs[{first}]: {label}/x-servicebus-transfer/0 and on"
             yield Mistake(text, "remove one of the two, or give its primary another name", (index,))
 
 

@@ -1,9 +1,9 @@
 """The ledger: what happened to every message, as Parquet; its schema, its writer, and the report on it."""
 
+from .check import LedgerFinding, check_ledger
 from .html import html_page
 from .local_reader import LocalReader
 from .parquet import packed_file
-from .preflight import LedgerFinding, check_ledger
 from .queries import query_report
 from .report import (
     DestinationReport,
@@ -17,7 +17,7 @@ from .report import (
     Shortfall,
     Spread,
 )
-from .schema import Attempt, OpenJob, Origin
+from .rows import Attempt, OpenJob, Origin
 from .spark_reader import SparkReader
 from .store import Ledger, LedgerUnreadable, check_ledger_path
 from .without_pandas import avoid_loading_pandas

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 from uuid import uuid4
 
-from syphon.folder_sync import sync_folder
+from syphon.durable_files import sync_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .counting import COLUMNS, count_rows
+from .counts import COLUMNS, count_rows
 from .files import LocalFiles, cause, local_path
-from .merging import MERGED, replaced_files
+from .merge import MERGED, replaced_files
 from .open_jobs import OpenRecord, read_open
 from .parquet import arrow_schema
-from .reading import ATTEMPT_COLUMNS, FilesChanged, LedgerExtract, jobs_of, selected_attempts
-from .schema import ATTEMPTS, TRANSFERS
+from .readers import ATTEMPT_COLUMNS, FilesChanged, LedgerExtract, jobs_of, selected_attempts
+from .rows import ATTEMPTS, TRANSFERS
 from .selection import Selection
 from .store import MOST_LISTINGS, LedgerUnreadable
 

@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 from syphon.model import Counters
 
 from .files import LedgerFiles
-from .schema import EPOCH, OpenJob
+from .rows import EPOCH, OpenJob
 
 FOLDER = "open"
 _JOB, _PROGRESS = ".json", ".progress"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from syphon.model import Outcome
 
-from .schema import Attempt, Origin
+from .rows import Attempt, Origin
 from .without_pandas import prepare_arrow
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 
 from .aggregates import ATTEMPT, MOST_LINES, Aggregates, percentiles
 from .open_jobs import OpenRecord
-from .reading import FilesChanged, LedgerExtract, Reader
+from .readers import FilesChanged, LedgerExtract, Reader
 from .report import (
     Band,
     DestinationReport,
@@ -28,7 +28,7 @@ from .report import (
     TimelineStep,
     Transfers,
 )
-from .schema import EPOCH
+from .rows import EPOCH
 from .selection import Selection
 from .store import LedgerUnreadable
 

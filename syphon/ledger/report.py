@@ -237,12 +237,12 @@ class Report:
 
     @property
     def proven(self) -> bool:
-        """Every receipt is on record."""
+        """Every delivery is recorded."""
         return not (self.transfers.unaccounted or self.open_jobs or self.unreadable_files)
 
     @property
     def complete(self) -> bool:
-        """Every message on record has arrived, and every receipt is on record."""
+        """Every recorded message has arrived, and every delivery is recorded."""
         return self.proven and not (self.messages.dead_lettered or self.messages.left)
 
     @property
@@ -288,7 +288,7 @@ class Report:
         transfers = self.transfers
         balance = (
             f"{transfers.received:,} received = {transfers.forwarded:,} forwarded + {transfers.dead_lettered:,} "
-            f"dead-lettered + {transfers.left:,} left + {transfers.unaccounted:,} unaccounted"
+            f"dead-lettered + {transfers.left:,} left in the backlog + {transfers.unaccounted:,} unaccounted"
         )
         parts = [html_line(self.verdict, strong=True), html_line(balance)]
         rows = [(each.name or "(none)", each.messages, *_outcomes(each)) for each in self.destinations]
@@ -302,7 +302,7 @@ class Report:
     def _sentences(self) -> Iterator[str]:
         messages, transfers = self.messages, self.transfers
         if self.empty:
-            yield "Nothing is on record."
+            yield "Nothing is recorded."
             return
         # Where something is missing, the messages on record need not be all that there were.
         noun = "message" if self.proven else "message on record"
@@ -312,9 +312,9 @@ class Report:
         elif messages.total:
             yield f"{messages.forwarded:,} of {messages.total:,} {noun if messages.total == 1 else many} arrived."
         if messages.dead_lettered:
-            yield f"{messages.dead_lettered:,} went to the dead letters."
+            yield f"{messages.dead_lettered:,} dead-lettered."
         if messages.left:
-            yield f"{messages.left:,} stayed in the backlog."
+            yield f"{messages.left:,} left in the backlog."
         if messages.repeated:
             yield f"{messages.repeated:,} arrived more than once."
         if transfers.unaccounted:
@@ -327,7 +327,7 @@ class Report:
             )
             yield f"{files} of the ledger cannot be read: what is in {them} is missing here."
         if self.proven:
-            yield "Every receipt is accounted for."
+            yield "Every delivery is accounted for."
 
     def _open_sentences(self) -> Iterator[str]:
         if lost := len(self.lost_jobs):

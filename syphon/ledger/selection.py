@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from .report import Period
-from .schema import EPOCH
+from .rows import EPOCH
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,13 +12,13 @@ from datetime import UTC, timedelta
 from typing import TYPE_CHECKING
 
 from .aggregates import MESSAGE, PACKED_AGGREGATES, Aggregates
-from .counting import COLUMNS, count_rows
+from .counts import COLUMNS, count_rows
 from .files import cause
 from .open_jobs import OpenRecord
 from .parquet import arrow_schema
-from .reading import ATTEMPT_COLUMNS, FilesChanged, LedgerExtract, jobs_of, selected_attempts
+from .readers import ATTEMPT_COLUMNS, FilesChanged, LedgerExtract, jobs_of, selected_attempts
 from .report import Period
-from .schema import ATTEMPTS, TRANSFERS
+from .rows import ATTEMPTS, TRANSFERS
 from .selection import Selection, micros
 from .store import Ledger, LedgerUnreadable
 

@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Any
 from syphon.model import Counters, SyphonError
 
 from .files import NOT_WRITABLE, LedgerFiles, LocalFiles, cause, has_no_jvm, ledger_files, literal_path, local_path
-from .merging import MERGED, StoredFile, replaced_files
+from .merge import MERGED, StoredFile, replaced_files
 from .open_jobs import OpenRecord, delete_open, put_open, put_progress, read_open
 from .parquet import attempts_file
-from .schema import ATTEMPTS, EPOCH, TRANSFERS, Attempt, OpenJob
+from .rows import ATTEMPTS, EPOCH, TRANSFERS, Attempt, OpenJob
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -29,7 +29,7 @@ from .errors import (
     link_ended,
 )
 from .exit_codes import ExitCode, exit_code_for
-from .formatting import duration, plural, printable, short_queue_names, utc_time, volume
+from .formatting import duration, first_line, plural, printable, short_queue_names, utc_time, volume
 from .message_filter import MessageFilter, millis_of
 from .notebook_html import html_line, html_table
 from .outcome import Counters, Outcome, Result
@@ -43,8 +43,10 @@ from .stats import (
     Stats,
     earliest,
 )
+from .time_to_live import TimeToLive
 
 __all__ = [
+    "first_line",
     "BACKLOG_MARK",
     "DESTINATION_NOT_ALLOWED",
     "BadConnectionString",
@@ -82,6 +84,7 @@ __all__ = [
     "SECONDS_BUCKETS",
     "Stats",
     "SyphonError",
+    "TimeToLive",
     "Waits",
     "connection_ended",
     "plural",

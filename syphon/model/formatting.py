@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -51,3 +52,10 @@ def short_queue_names(names: Sequence[str]) -> list[str]:
     if len(stems) == 1 and len(names) > 1:
         return [f"…/{name.rpartition('/')[2]}" for name in names]
     return [name.replace("/x-servicebus-transfer/", "/…/") for name in names]
+
+
+def first_line(error: Exception | str) -> str:
+    """What went wrong, without the stack trace that Spark adds: an error of Python's stands at the end of its trace."""
+    text = str(error).strip()
+    found = re.search(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)$", text, re.MULTILINE)
+    return found[1] if found else text.partition("\n")[0].rstrip(";")

@@ -20,15 +20,15 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBu
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from syphon.backlog import Provisioned
-from syphon.bus import ConnectionDetails, connection_details
 from syphon.model import Faulted
+from syphon.servicebus import ConnectionDetails, connection_details
 
-from .administration import administration_details
 from .aio_links import AioSenderLink, close_sender
 from .base import PairedClientBase, PairedSenderBase, check_timeout, embedded_syphon, left_after_waiting
 from .calls import CancelMessages, CreateBatch, ScheduleMessages, SenderCall, SendMessages
 from .entities import PrimaryEntity
 from .error_classes import SenderClosed
+from .management import administration_details
 from .messages import ping_message
 from .pair_state import Side
 from .pairing import NamespaceClient, PairOptions, blocking_details, find_fault, set_up, sync_client

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 from azure.servicebus.aio import ServiceBusSender
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from syphon.bus import message_limit
+from syphon.servicebus import message_limit
 
-from .links import SenderLinkState
+from .sender_links import SenderLinkState
 from .timeouts import CLOSE_WITHIN, ReusableTimeout
 
 AioAction: TypeAlias = Callable[[ServiceBusSender, float], Awaitable[Any]]

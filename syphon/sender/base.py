@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 from azure.servicebus import ServiceBusClient
 
 from syphon.backlog import Provisioned, QueueName
-from syphon.bus import ConnectionDetails, NamespaceStatus, refuse_use
+from syphon.servicebus import ConnectionDetails, NamespaceStatus, refuse_use
 
-from .administration import warn_if_partitioned
 from .coupling import FindFault, PairCoupling
 from .entities import PrimaryEntity
 from .error_classes import PairFaulted, SenderClosed, UsedAfterFork
 from .events import SideEnded
 from .failover import Failover
-from .links import SenderLinkState
+from .management import warn_if_partitioned
 from .pair_state import PairSideState, PairState, Side
 from .pairing import NamespaceClient, PairOptions
 from .send_flow import CreateBacklogBatch, Delay, FlowStep, SendFlow, SendToBacklog, UsePrimary
+from .sender_links import SenderLinkState
 
 if TYPE_CHECKING:
     from .embedded import EmbeddedSyphon

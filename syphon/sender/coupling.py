@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from syphon.bus import CloseWatch, Namespace, NamespaceStatus, Pair, SideFault, explain, watch_close
 from syphon.model import Faulted
+from syphon.servicebus import CloseWatch, Namespace, NamespaceStatus, Pair, SideFault, explain, watch_close
 
 from .pair_state import PairSideState, PairState, Side
 

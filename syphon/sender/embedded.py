@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from azure.servicebus import ServiceBusClient
 
 from syphon.backlog import QueueName
-from syphon.bus import HANDSHAKE_WITHIN, NOTICING_PAUSE, Connection, Namespace, Pair, SideFault
 from syphon.model import EntityPath, Faulted, Outcome, Result, SyphonError
+from syphon.servicebus import HANDSHAKE_WITHIN, NOTICING_PAUSE, Connection, Namespace, Pair, SideFault
 from syphon.transfer import MOST_QUEUES, BackoffGate, Ended, Listener, Pump, PumpOptions
 
 log = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ class EmbeddedSyphon:
         finally:
             self._listener.stop()
         if self.fault is not None:
-            log.error("The syphon inside this process has ended, the backlog stays where it is: %s", self.fault)
+            log.error("The embedded syphon has stopped; messages stay in the backlog: %s", self.fault)
 
     def _turn(self) -> None:
         self._arm_troubled()
@@ -147,7 +147,7 @@ class EmbeddedSyphon:
     def _serve(self, pump: Pump, name: str) -> None:
         known = pump.queues.get(name)
         self._served[name] = known.counters.received if known is not None else 0
-        failing = self._gate.known()
+        failing = self._gate.failing()
         for destination in failing:
             pump.back_off(destination)
         waiting = {EntityPath.of(destination.path).key for destination in failing}
@@ -167,12 +167,12 @@ class EmbeddedSyphon:
         for name in ended:
             served, received_before = pump.queues[name], self._served.pop(name)
             if served.error is not None:
-                log.warning("%s cannot be received from: %s Next try in %g s", name, served.error, REST)
+                log.warning("Cannot receive from %s: %s Retrying in %g s", name, served.error, REST)
                 self._troubled[name] = time.monotonic() + REST
                 continue
-            if served.ended is Ended.PRIMARY_AWAY:
+            if served.ended is Ended.PRIMARY_UNREACHABLE:
                 self._listener.missed_primary()
-            self._listener.arm(name, look=served.counters.received > received_before)
+            self._listener.arm(name, scan=served.counters.received > received_before)
 
     def _learn(self, pump: Pump) -> None:
         """Remembers which destinations back off, and that the others which took a message have worked."""
@@ -180,7 +180,7 @@ class EmbeddedSyphon:
         worked, self._worked = self._worked.union(pump.destinations.recovered()), set()
         for path in worked - {known.path for known in failing}:
             self._gate.forget(path)
-        self._gate.learn(failing)
+        self._gate.record(failing)
 
     def _arm_troubled(self) -> None:
         now = time.monotonic()

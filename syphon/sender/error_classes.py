@@ -24,7 +24,6 @@ from azure.servicebus.exceptions import (
 )
 
 from syphon.backlog import QueueName
-from syphon.bus import condition_of
 from syphon.model import (
     CONDITIONS,
     DestinationBusy,
@@ -35,6 +34,7 @@ from syphon.model import (
     SyphonError,
     Waits,
 )
+from syphon.servicebus import condition_of
 
 from .pair_state import PairState
 

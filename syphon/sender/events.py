@@ -74,7 +74,7 @@ class QueueTakenBack:
     queue: str
 
     def __str__(self) -> str:
-        return f"{self.queue} takes messages again"
+        return f"{self.queue} is accepting messages again"
 
 
 @dataclass(frozen=True, slots=True)

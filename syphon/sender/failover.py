@@ -186,4 +186,4 @@ class Failover:
             try:
                 self.options.on_change(change)
             except Exception:
-                log.exception("%s: the application's on_change failed; sending goes on", self._pair)
+                log.exception("%s: the application's on_change raised; sending continues", self._pair)

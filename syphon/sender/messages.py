@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from syphon.bus import PING_TYPE, payloads_of
+from syphon.servicebus import PING_TYPE, payloads_of
 
 Messages: TypeAlias = ServiceBusMessage | AmqpAnnotatedMessage | list[Any] | ServiceBusMessageBatch
 

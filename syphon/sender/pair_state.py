@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from syphon.bus import NamespaceStatus
 from syphon.model import SyphonError
+from syphon.servicebus import NamespaceStatus
 
 Side: TypeAlias = Literal["primary", "secondary"]
 

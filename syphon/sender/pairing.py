@@ -20,11 +20,11 @@ from azure.core.credentials import AccessToken
 from azure.servicebus import ServiceBusClient
 
 from syphon.backlog import Provisioned, backlog_queues, plan, primary_label, provision
-from syphon.bus import Connection, ConnectionDetails, check_contract, connection_details
 from syphon.model import BadConnectionString, ConnectionString, Faulted, NotAuthorized
+from syphon.servicebus import Connection, ConnectionDetails, check_contract, connection_details
 
-from .administration import LEAST_TIMEOUT, administration_with, find_queues
 from .events import Change
+from .management import LEAST_TIMEOUT, administration_with, find_queues
 
 log = logging.getLogger(__name__)
 
@@ -238,9 +238,7 @@ def _check_credentials(client: ServiceBusClient, way: ConnectionDetails) -> None
     if isinstance(error, Faulted):
         raise error
     if error is not None:
-        log.warning(
-            "The credentials for %s could not be checked, pairing goes on without the check: %s", way.host, error
-        )
+        log.warning("Could not verify the credentials for %s (%s); continuing without the check.", way.host, error)
 
 
 def find_fault(client: ServiceBusClient, entity: str) -> Faulted | None:

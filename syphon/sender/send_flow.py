@@ -13,7 +13,7 @@ from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus.exceptions import MessageSizeExceededError, OperationTimeoutError
 
 from syphon.backlog import NotForBacklog, QueueName, to_backlog
-from syphon.bus import RetryPolicy, fill
+from syphon.servicebus import RetryPolicy, fill
 
 from .entities import HEALTHY, FailedOver, PrimaryEntity
 from .error_classes import (

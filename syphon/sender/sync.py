@@ -14,19 +14,19 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessageBatch, ServiceBu
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from syphon.backlog import Provisioned
-from syphon.bus import ConnectionDetails, connection_details
 from syphon.model import Faulted
+from syphon.servicebus import ConnectionDetails, connection_details
 
-from .administration import administration_details
 from .base import PairedClientBase, PairedSenderBase, check_timeout, embedded_syphon, left_after_waiting
 from .calls import CancelMessages, CreateBatch, ScheduleMessages, SenderCall, SendMessages
 from .entities import PrimaryEntity
 from .error_classes import SenderClosed
-from .links import SenderLink, close_quietly
+from .management import administration_details
 from .messages import ping_message
 from .pair_state import Side
 from .pairing import NamespaceClient, PairOptions, find_fault, set_up
 from .send_flow import Delay, FlowStep, SendPing, Steps, UsePrimary, watch_entity
+from .sender_links import SenderLink, close_quietly
 from .timeouts import CLOSE_WITHIN, SyncClock
 
 if TYPE_CHECKING:

@@ -9,32 +9,93 @@ from __future__ import annotations
 import logging
 import os
 import pwd
+import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import warnings
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from syphon.config import PipelineSettings
+from syphon.control import Ending
 from syphon.model import SyphonError
 
 from . import jvm_archive
-from .ending import Ending
+from .code_archive import package_zip
 from .java import java_environment
-from .jvm_watch import JvmWatch
 from .master import cores_of
-from .package import package_zip
 from .security import PRIVATE, SAFE_PATH, private_folders
 from .session_access import ControlHost
-from .without_numpy import avoid_loading_numpy
+from .watch import SparkLost, SparkWatch
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
+
+
+CONVERTERS = ("NumpyScalarConverter", "NumpyArrayConverter")
+"""The converters of PySpark for what comes from NumPy."""
+
+
+def avoid_loading_numpy() -> None:
+    """Lets the converters for NumPy answer without NumPy. It may be called again."""
+    import pyspark.sql.types  # noqa: F401  it registers the converters
+    from py4j.protocol import INPUT_CONVERTER
+
+    for converter in INPUT_CONVERTER:
+        if type(converter).__name__ in CONVERTERS and not isinstance(converter.can_convert, partial):
+            converter.can_convert = partial(_can_convert, converter.can_convert)
+
+
+def _can_convert(ask: Callable[[object], bool], value: object) -> bool:
+    return "numpy" in sys.modules and ask(value)
+
+
+__all__ = ["JvmWatch", "SparkLost"]
+
+
+class JvmWatch(SparkWatch):
+    """Says whether the JVM has ended, and ends this process if its own ending takes too long."""
+
+    def __init__(self, jvm: subprocess.Popen[bytes] | None, ending: Ending, ends_process: bool = True) -> None:
+        """`jvm` is None if another program started it: then only calls of Spark tell that it is gone."""
+        super().__init__(ending, ends_process)
+        self._jvm = jvm
+
+    @property
+    def failure(self) -> SparkLost | None:
+        """Why Spark cannot work any more; None while its JVM runs."""
+        code = self._jvm.poll() if self._jvm is not None and not self._over.is_set() else None
+        if code is None:
+            return None
+        how = f"was killed by signal {-code} ({_name(-code)})" if code < 0 else f"ended with exit code {code}"
+        return SparkLost(f"Spark's JVM {how}. No message is lost: those in flight are redelivered. Restart syphon.")
+
+    def wait_for_failure(self, seconds: float) -> SparkLost | None:
+        """The same, for a caller whose call of Spark has just failed: a process that dies closes its sockets first."""
+        if self._jvm is not None and not self._over.is_set():
+            with suppress(subprocess.TimeoutExpired):
+                self._jvm.wait(seconds)
+        return self.failure
+
+    def _kill(self) -> None:
+        if self._jvm is not None:
+            with suppress(OSError):
+                self._jvm.kill()
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"
+
 
 log = logging.getLogger("syphon.spark")
 

@@ -12,20 +12,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from syphon.bus import SideFault
 from syphon.config import PairSettings
+from syphon.control import ControlServer, HandOver, QueueAttempt, SlotReport
 from syphon.ledger import Attempt, LedgerWriter, OpenJob
-from syphon.model import Counters
+from syphon.model import Counters, first_line
+from syphon.servicebus import SideFault
 from syphon.transfer import DestinationBackoff, Ended, PumpOptions, wall_clock
 
-from .backlog_query import first_line
-from .control_protocol import HandOver, SlotReport
-from .control_server import ControlServer
 from .session_access import access_to
-from .spark_watch import SparkLost
 from .task import SlotAssignment, slot_task, warm_up
 from .task_runner import run_tasks
-from .totals import QueueAttempt
+from .watch import SparkLost
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -144,7 +141,7 @@ class Jobs:
                 raise SparkLost(f"Spark stopped while it worked on {what}: {text}") from error
             return (
                 [],
-                f"Spark gave up a job on {what}: {text}. Nothing is lost: messages that were in hand come again.",
+                f"Spark gave up a job on {what}: {text}. No message is lost: those in flight are redelivered.",
             )
 
 

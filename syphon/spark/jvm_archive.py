@@ -22,7 +22,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from .container import this_container
+from .container_limits import this_container
 from .java import java_in_use
 
 log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .container import this_container
+from .container_limits import this_container
 
 TASK_FAILURES = 4
 """How often a task may fail. The default of local mode is one failure: a killed worker would end the job."""

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from syphon.config import PipelineSettings
+from syphon.control import Ending, Step
 from syphon.model import SyphonError
 
 from . import jvm_archive
 from .classic import SMALL_JVM, jvm_of, start_session, stop_session
-from .ending import Ending, Step
 from .master import CONNECT, TASK_FAILURES, cores_of, spark_master
 from .security import MASKED, PRIVATE, security_settings
 from .session_access import access_to, is_connect
@@ -139,7 +139,7 @@ def session_for_queries(session: SparkSession) -> SparkSession:
         raise SparkUnusable(
             "Queries on the backlog need a classic session: syphon checks on Spark's plan that a query only reads, and "
             "Spark Connect runs commands before it shows a plan. Ask for the rows as a DataFrame instead "
-            "(syphon.spark.backlog), and write queries of your own on it."
+            "(syphon.datasource.backlog), and write queries of your own on it."
         )
     beside = session.newSession()
     beside.conf.set("spark.sql.session.timeZone", "UTC")
@@ -159,7 +159,7 @@ def check_session(session: SparkSession) -> None:
     if setting("spark.dynamicAllocation.enabled", "false") == "true":
         log.warning(
             "Spark's session has dynamic allocation on: Spark may end an executor while a slot works there. The slot's "
-            "messages come again when their locks have run out. Set spark.dynamicAllocation.enabled to false, or keep "
+            "messages are redelivered when their locks expire. Set spark.dynamicAllocation.enabled to false, or keep "
             "executors with spark.dynamicAllocation.minExecutors"
         )
     if is_connect(session):
@@ -170,6 +170,6 @@ def check_session(session: SparkSession) -> None:
     is_open = setting("spark.authenticate", "false") != "true"
     if is_open and cores_of(setting("spark.master", "local")) is None:
         log.warning(
-            "Spark's session has no authentication: everyone on the network between driver and executors can read "
-            "connection strings there. Set spark.authenticate, and the other settings that docs/clusters.md names"
+            "Spark's session has no authentication: anyone on the network between driver and executors can read "
+            "connection strings. Set spark.authenticate, and the other settings that docs/clusters.md names"
         )

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from syphon.config import PipelineSettings
+from syphon.control import Ending
 
-from .ending import Ending
-from .spark_watch import SparkWatch
+from .watch import SparkWatch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

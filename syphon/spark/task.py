@@ -20,14 +20,22 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TypeAlias
 
-from syphon.bus import RUNTIME, NamespaceStatus, Pair, Runtime, SideFault, namespace_of
 from syphon.config import PairSettings
+from syphon.control import (
+    ControlAddress,
+    ControlClient,
+    HandOver,
+    HttpControlClient,
+    QueueReport,
+    Reporter,
+    SlotOrder,
+    SlotReport,
+    Traffic,
+)
 from syphon.ledger import Origin, packed_file
 from syphon.model import MOST_DESTINATIONS, Durations, EntityPath, Faulted, Outcome, Stats, SyphonError
+from syphon.servicebus import RUNTIME, NamespaceStatus, Pair, Runtime, SideFault, namespace_of
 from syphon.transfer import Congestion, DestinationBackoff, Pump, PumpOptions, QueueTransfer
-
-from .control_protocol import ControlAddress, HandOver, QueueReport, SlotOrder, SlotReport, Traffic
-from .reporter import ControlClient, HttpControlClient, Reporter
 
 Task: TypeAlias = Callable[[Iterable[int]], Iterator[bytes]]
 """What a task of a Spark job does: it gets the numbers of its slots, and yields files of the ledger."""
@@ -323,7 +331,7 @@ class Slot:
             is_served=queue.is_served,
             ended=queue.ended,
             counters=queue.counters.counters(),
-            in_hand=queue.counters.in_hand,
+            in_hand=queue.counters.in_flight,
             stats=self._stats[queue.queue],
             error="" if queue.error is None else str(queue.error),
         )

@@ -2,17 +2,17 @@
 
 from .backoff_gate import BackoffGate
 from .congestion import DEFAULT_SHARE, Congestion
+from .dead_letter_import import ImportMessage, ImportResult, LetterImport
+from .dead_letter_replay import NewId, Removal, Replay, ReplayResult
 from .destinations import DestinationBackoff
 from .doorbell import Doorbell
 from .duplicate_guard import DuplicateGuard
 from .entity_sender import EntitySender, OutgoingMessage
-from .letter_import import ImportMessage, ImportResult, LetterImport
 from .listener import Listener
-from .options import MOST_QUEUES, PumpOptions
-from .peek_watch import Gate, OpenGate, Ring, Waiting
+from .peek_watch import Gate, OpenGate, Ring, WaitingMessages
 from .pump import Pump
+from .pump_options import MOST_QUEUES, PumpOptions
 from .queue_transfer import QueueTransfer
-from .replay import NewId, Removal, Replay, ReplayResult
 from .route import Route, route_to_backlog, route_to_destination
 from .traces import BatchTrace
 from .unsettled import Ended, PumpCounters, wall_clock
@@ -45,7 +45,7 @@ __all__ = [
     "ReplayResult",
     "Ring",
     "Route",
-    "Waiting",
+    "WaitingMessages",
     "route_to_backlog",
     "route_to_destination",
     "wall_clock",

@@ -35,7 +35,7 @@ class BackoffGate:
         self.renames = Renames()
         """Where messages go instead of the destinations that they name. Its owner may replace it at any time."""
 
-    def learn(self, found: Iterable[DestinationBackoff]) -> None:
+    def record(self, found: Iterable[DestinationBackoff]) -> None:
         """Remembers back-offs that a pump has found. Logs those that are new.
 
         Each failure in a row doubles the pause (S9), and a new pump does not know of the failures before it. So a
@@ -68,7 +68,7 @@ class BackoffGate:
                     destination.seconds,
                 )
 
-    def now(self) -> tuple[DestinationBackoff, ...]:
+    def backing_off(self) -> tuple[DestinationBackoff, ...]:
         """The destinations that still back off, and for how long."""
         with self._lock:
             moment = self._now()
@@ -76,7 +76,7 @@ class BackoffGate:
                 known._replace(seconds=until - moment) for until, known in self._until.values() if until > moment
             )
 
-    def known(self) -> tuple[DestinationBackoff, ...]:
+    def failing(self) -> tuple[DestinationBackoff, ...]:
         """The destinations that back off, or did when a pump last tried them. The time may be over: 0 seconds."""
         with self._lock:
             moment = self._now()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -10,13 +11,14 @@ from typing import TYPE_CHECKING
 from syphon.amqp import Map, Properties, Section, Symbol, data_head, properties_bytes, section_bytes
 from syphon.amqp.frames import BATCH_FORMAT
 from syphon.backlog import Restored
-from syphon.bus import Arrival, RawSender
+from syphon.servicebus import Arrival, RawSender
 
 from .suspicion import MessageKey
 
 if TYPE_CHECKING:
     from .queue_transfer import QueueTransfer
     from .traces import BatchTrace
+
 
 MOST = 100
 """Messages in a batch, at most."""
@@ -39,7 +41,7 @@ class MessageTransfer:
     size: int
     """Bytes of the message as it was received."""
     possible_duplicate: bool = False
-    came_again: bool = False
+    redelivered: bool = False
     """The queue has delivered the message again: the lock of this delivery has ended, whatever the clocks say."""
     forwarded_at: int | None = None
     renamed_to: str | None = None
@@ -55,7 +57,7 @@ class MessageTransfer:
     @property
     def is_late(self) -> bool:
         """Whether its lock has run out, or is about to: its completion would come too late."""
-        return self.came_again or self.arrival.locked_at < self.queue.locked_before
+        return self.redelivered or self.arrival.locked_at < self.queue.locked_before
 
 
 Batch = list[MessageTransfer]
@@ -94,7 +96,7 @@ class PendingMessages:
         if not self._queues:
             return []
         key, queue = next(iter(self._queues.items()))
-        if key == NO_KEY and len(self._queues) == 1 and sender.under_way and self._is_small(queue, sender):
+        if key == NO_KEY and len(self._queues) == 1 and sender.in_flight and self._is_small(queue, sender):
             return []
         room = sender.max_batch - ENVELOPE
         batch: Batch = []
@@ -154,3 +156,66 @@ def encoded(batch: Batch) -> tuple[bytes, int]:
     for transfer in batch:
         parts += (data_head(transfer.restored.payload), transfer.restored.payload)
     return b"".join(parts), BATCH_FORMAT
+
+
+class Unsent:
+    """What a destination has to send, in the order in which it is sent."""
+
+    def __init__(self) -> None:
+        self.pending = PendingMessages()
+        self.again: deque[Batch] = deque()
+        """Batches to send again."""
+
+    def __bool__(self) -> bool:
+        return bool(self.pending or self.again)
+
+    def __len__(self) -> int:
+        return len(self.pending) + sum(map(len, self.again))
+
+    def next_batch(self, sender: RawSender[Batch], most: int, from_the_middle: bool = False) -> Batch:
+        """The next messages to send together, at most so many; empty if waiting for more is better.
+
+        With `from_the_middle` a batch to send again gives only one message, which is from the middle of the largest.
+        """
+        if not self.again:
+            return self.pending.next_batch(sender, most)
+        if not from_the_middle:
+            return self.first_part(self.again.popleft(), most)
+        largest = max(self.again, key=len)
+        self.again.remove(largest)
+        one = largest.pop(len(largest) // 2)
+        if largest:
+            self.again.appendleft(largest)
+        return [one]
+
+    def first_part(self, batch: Batch, limit: int) -> Batch:
+        """The part of a batch that is sent now; the rest is sent next."""
+        if len(batch) > limit:
+            self.again.appendleft(batch[limit:])
+        return batch[:limit]
+
+    def take_number(self, number: int) -> Batch:
+        """Removes and returns one message, by its place in the order."""
+        turn = itertools.count()
+        return self.take(lambda _: next(turn) == number)
+
+    def take_pending_after(self, number: int) -> Batch:
+        """Removes and returns all pending messages but the first `number`."""
+        turn = itertools.count()
+        return self.pending.take(lambda _: next(turn) >= number)
+
+    def take(self, chosen: Chosen = None) -> list[MessageTransfer]:
+        """Removes and returns all messages, or the chosen ones."""
+        parts = [split(batch, chosen) for batch in self.again]
+        self.again = deque(rest for _, rest in parts if rest)
+        return [transfer for found, _ in parts for transfer in found] + self.pending.take(chosen)
+
+    def again_in_halves_first(self, batch: Batch) -> None:
+        """Sends a batch again in halves, the first half first, before all else."""
+        middle = (len(batch) + 1) // 2
+        self.again.extendleft((batch[middle:], batch[:middle]))
+
+    def again_in_parts_last(self, batch: Batch) -> None:
+        """Sends a batch again in halves (one by one if batches are not taken), after the batches that wait already."""
+        size = 1 if self.pending.batch_limit == 1 else (len(batch) + 1) // 2
+        self.again += (batch[start : start + size] for start in range(0, len(batch), size))

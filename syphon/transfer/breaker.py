@@ -135,7 +135,7 @@ class Breaker:
         pause = min(first_pause * 2.0 ** min(self.failures - 1, 10), LONGEST_PAUSE)
         if waits is None:
             log.warning(
-                "destination %s backs off: %s Its messages stay in the backlog; next try in %.0f s",
+                "destination %s is backing off: %s Its messages stay in the backlog; next attempt in %.0f s",
                 self._path,
                 error,
                 pause,

@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from syphon.bus import Arrival, Connection, LinkState, Settled
 from syphon.model import LockLost, Result, SyphonError, Waits
+from syphon.servicebus import Arrival, Connection, LinkState, Settled
 
 from .locks import LockKeeper
 from .unsettled import Unsettled
@@ -72,5 +72,5 @@ class Completions:
             self._finish_uncompleted(arrival, f"Its completion was not confirmed, and then its lock was lost. {error}")
 
     def _finish_uncompleted(self, arrival: Arrival, why: str) -> None:
-        log.warning("a message of %s was forwarded and could not be completed: %s", self._queue, why)
+        log.warning("a message of %s was forwarded but not completed, and may arrive twice: %s", self._queue, why)
         self._unsettled.finish(arrival, Result.FORWARDED, why, possible_duplicate=True)

@@ -34,7 +34,7 @@ KEEP_AT_LEAST, KEEP_AT_LEAST_WHEN_SLOW, SLOW_BELOW = 0.5, 0.8, 50.0
 """The new ceiling is at least so much of the rate before; the second value below `SLOW_BELOW` messages per second."""
 RAMP = 10.0
 """Seconds from half of the ceiling to the share of it that is used."""
-SECOND_LOOK, FIRST_HOLD, LONGEST_HOLD = 20.0, 60.0, 600.0
+FIRST_PLATEAU, FIRST_HOLD, LONGEST_HOLD = 20.0, 60.0, 600.0
 """Seconds before a probe: after the first busy answer, when the ceiling was found at full speed and is not exact; after
 the next ones; and the most, because each probe that fails doubles them."""
 PROBE_EVERY = 5.0
@@ -130,7 +130,7 @@ class Congestion:
             return  # nothing was accepted since the last cut: an outage, which says nothing about a rate
         self._is_first = self._rate is None
         if self._rate is None:
-            self._hold = SECOND_LOOK if found >= max(FIRST_CEILING, EXACT * batch) else 0.0
+            self._hold = FIRST_PLATEAU if found >= max(FIRST_CEILING, EXACT * batch) else 0.0
             self._set_ceiling(max(found, FIRST_CEILING))
         else:
             has_failed_probe = self._step > FIRST_STEP and self._rate < 1.5 * self._first_rate

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import NamedTuple, Protocol
 
-from syphon.bus import (
+from syphon.model import Interrupted, SyphonError, Waits
+from syphon.servicebus import (
     FIRST_OF_PARTITION,
     Arrival,
     Connection,
@@ -26,7 +27,6 @@ from syphon.bus import (
     Peeker,
     Settled,
 )
-from syphon.model import Interrupted, SyphonError, Waits
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class DeferredSource:
         self.stop()
         self._is_wanted, self.waiting = is_wanted, set(waiting)
 
-    def look(self) -> None:
+    def begin_scan(self) -> None:
         """Begins to look through the queue, if that is wanted: few messages come over the link."""
         if self._is_wanted:
             self._is_wanted, self._next = False, 1
@@ -116,8 +116,8 @@ class DeferredSource:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is found that can be moved, and it does not look for more."""
-        is_looking = self._is_wanted or self._next is not None or bool(self._found)
-        return not is_looking and self.is_drained and not any(map(self._movable.can_move, self.waiting))
+        is_scanning = self._is_wanted or self._next is not None or bool(self._found)
+        return not is_scanning and self.is_drained and not any(map(self._movable.can_move, self.waiting))
 
     @property
     def is_drained(self) -> bool:
@@ -147,10 +147,10 @@ class DeferredSource:
             if receiver.state is LinkState.OPEN or receiver.settled or receiver.arrivals
         ]
 
-    def stop_awaiting(self, asked_before: float) -> None:
+    def stop_awaiting(self, requested_before: float) -> None:
         """Counts settlements as unknown that the service has not answered since then."""
         for receiver in self._receivers:
-            receiver.stop_awaiting(asked_before)
+            receiver.stop_awaiting(requested_before)
 
     def close(self) -> None:
         """Forgets everything. The owner closes the links of the management node."""
@@ -163,7 +163,7 @@ class DeferredSource:
     def work(self, connection: Connection, room: int) -> None:
         """Looks further through the queue, and asks for messages, as many as there is room for."""
         self._take_refused()
-        self._look_for_available()
+        self._check_waiting()
         if self._now() < self._again_at:
             return
         if self._next is not None and len(self._found) < FOUND:
@@ -171,7 +171,7 @@ class DeferredSource:
         if self._found and room > 0:
             self._receive(connection, room)
 
-    def _look_for_available(self) -> None:
+    def _check_waiting(self) -> None:
         """Looks for deferred messages when a destination that may have some is available again."""
         for key in [key for key in self.waiting if self._movable.can_move(key)]:
             if self._movable.is_proven(key) or not self._movable.prove(key):

@@ -13,7 +13,6 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from syphon.bus import Connection, LinkState, RawSender, Sent, ping_payload
 from syphon.model import (
     DestinationBusy,
     DestinationDisabled,
@@ -27,11 +26,11 @@ from syphon.model import (
     SyphonError,
     Waits,
 )
+from syphon.servicebus import Connection, LinkState, RawSender, Sent, ping_payload
 
-from .batches import MOST, NO_KEY, Batch, Chosen, Key, MessageTransfer, encoded, split
+from .batches import MOST, NO_KEY, Batch, Chosen, Key, MessageTransfer, Unsent, encoded, split
 from .breaker import LONGEST_PAUSE, Available, BackingOff, Breaker, Rejecting, State
 from .suspicion import ENOUGH, Suspicion, Verdict
-from .unsent import Unsent
 
 ANSWER_WITHIN = 60.0
 """Seconds a destination has to answer a batch."""
@@ -109,7 +108,7 @@ class Destination:
         """A ping is to show whether it is available."""
         self._sender: RawSender[Batch] | None = None
         self._unsent = Unsent()
-        self._messages_under_way = self._bytes_under_way = 0
+        self._messages_in_flight = self._bytes_in_flight = 0
         self._stuck_since: float | None = None
         self._careful = False
         """A message that is to be sent again may have caused a failure: send one batch at a time, to find it."""
@@ -141,7 +140,7 @@ class Destination:
 
     def ping(self) -> None:
         """Finds out without a message whether it is available: with an attach, and a ping if that is not refused."""
-        self._wants_ping = not (self._unsent or self.is_under_way)
+        self._wants_ping = not (self._unsent or self.awaits_answer)
 
     def has_work(self) -> bool:
         """Whether there is something to send, or an answer to wait for."""
@@ -163,15 +162,15 @@ class Destination:
         """Whether it does not need its link now: it has nothing to send, or must not send for ten seconds."""
         sender = self._sender
         is_idle = not (self._unsent or self._wants_ping) or self.breaker.is_throttled
-        return sender is not None and is_idle and not (sender.under_way or sender.results)
+        return sender is not None and is_idle and not (sender.in_flight or sender.results)
 
     @property
-    def is_under_way(self) -> bool:
+    def awaits_answer(self) -> bool:
         """Whether it owes an answer to a batch or an attach."""
         sender = self._sender
-        return sender is not None and (bool(sender.under_way) or sender.state is LinkState.ATTACHING)
+        return sender is not None and (bool(sender.in_flight) or sender.state is LinkState.ATTACHING)
 
-    def wants_trial(self, now: float) -> bool:
+    def wants_isolation(self, now: float) -> bool:
         """Whether it is suspected of cutting the connection, and has something to send."""
         suspicion = self.suspicion
         return (
@@ -247,7 +246,7 @@ class Destination:
             self._fail(error, now)
             return
         sender = self._sender
-        if not self._unsent.again and not sender.under_way:
+        if not self._unsent.again and not sender.in_flight:
             self._careful = False
         most = MOST if room is None else room
         while sender.has_room() and self._may_send(sender, share):
@@ -255,11 +254,11 @@ class Destination:
                 self._stuck_since = None  # it waits for the congestion control, and the destination is not to blame
                 return
             if self.suspicion.limit is not None and self._unsent:
-                batch = self._next_for_trial(sender, min(most, self.suspicion.limit))
+                batch = self._next_isolated(sender, min(most, self.suspicion.limit))
             else:
                 batch = self._next_batch(sender, 1 if self.breaker.busy_in_a_row else most)
             if not batch:
-                if self._wants_ping and not sender.under_way:
+                if self._wants_ping and not sender.in_flight:
                     self._wants_ping = False
                     self.suspicion.was_tried = True
                     sender.send(ping_payload(), 0, [])
@@ -276,8 +275,8 @@ class Destination:
             payload, message_format = encoded(batch)
             sender.send(payload, message_format, batch)
             self.suspicion.was_tried = True
-            self._messages_under_way += len(batch)
-            self._bytes_under_way += _size(batch)
+            self._messages_in_flight += len(batch)
+            self._bytes_in_flight += _size(batch)
             self._stuck_since = None
             results.sent += len(batch)
             if room is not None:
@@ -285,11 +284,11 @@ class Destination:
 
     def _may_send(self, sender: RawSender[Batch], share: WindowShare) -> bool:
         """Whether another batch may be sent now. After a failure only one is under way, to see whether it arrives."""
-        if not sender.under_way:
+        if not sender.in_flight:
             return True
         if self.breaker.attempts or self._careful or self.suspicion.limit is not None:
             return False
-        return self._messages_under_way < share.messages and self._bytes_under_way < share.bytes
+        return self._messages_in_flight < share.messages and self._bytes_in_flight < share.bytes
 
     def _next_batch(self, sender: RawSender[Batch], most: int) -> Batch:
         """The next messages to send together, at most so many.
@@ -335,8 +334,8 @@ class Destination:
         """Handles the outcomes of batches; with `before_loss` only answers that came before the connection was lost."""
         while sender.results and not (before_loss and sender.results[0].unknown):
             sent = sender.results.popleft()
-            self._messages_under_way -= len(sent.ticket)
-            self._bytes_under_way -= _size(sent.ticket)
+            self._messages_in_flight -= len(sent.ticket)
+            self._bytes_in_flight -= _size(sent.ticket)
             if sent.unknown:
                 _may_have_arrived(sent.ticket)
             else:
@@ -495,7 +494,7 @@ class Destination:
             because = Waits(f"The connection was lost when messages were sent to '{self.path}'.")
             results.left += [(transfer, because) for transfer in self._unsent.take_pending_after(ENOUGH)]
 
-    def _next_for_trial(self, sender: RawSender[Batch], limit: int) -> Batch:
+    def _next_isolated(self, sender: RawSender[Batch], limit: int) -> Batch:
         """The messages that are tried now; the others are sent later."""
         first = self.suspicion.first_of(len(self._unsent), self.breaker.failures)
         if first is not None:
@@ -527,7 +526,7 @@ class Destination:
                 if sent.unknown or sent.error is None:
                     _may_have_arrived(sent.ticket)
             self._sender = self._stuck_since = None
-            self._messages_under_way = self._bytes_under_way = 0
+            self._messages_in_flight = self._bytes_in_flight = 0
 
 
 class FailingKeys:

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from syphon.bus import Connection
 from syphon.model import DestinationBusy, Durations, EntityPath, Renames, error_named
+from syphon.servicebus import Connection
 
 from .batches import Chosen, MessageTransfer
 from .breaker import BUSY_IN_A_ROW, BackingOff, Rejecting
 from .congestion import Congestion
 from .destination import MOST_THROTTLED, Destination, SendResults, WindowShare
-from .options import PumpOptions
-from .suspicion import Trials
+from .pump_options import PumpOptions
+from .suspicion import Isolation
 from .traces import Traces
 from .window import RateLimiter
 
-UNDER_WAY = 0.75
+IN_FLIGHT_SHARE = 0.75
 """The share of the window that may be under way to all destinations together."""
 
 BURST = 0.1
 """Seconds of messages that may be sent at once while the service throttles: it counts by the second."""
-LOOK_AT_ALL = 0.5
+CHECK_ALL_EVERY = 0.5
 """Seconds between looks at destinations that get no link: there may be hundreds, with little to do for them."""
 
 
@@ -65,8 +65,8 @@ class Destinations:
         """By the paths that messages name. They differ from those of `_known` where the operator renames them."""
         self._busy: dict[str, Destination] = {}
         self._paused: frozenset[EntityPath] = frozenset()
-        self._next_look_at_all = 0.0
-        self._trials = Trials()
+        self._check_all_at = 0.0
+        self._isolation = Isolation()
         self.congestion = Congestion(options.rate_share)
         """What the namespace takes from us."""
         self._pace = RateLimiter(0.0, BURST)
@@ -119,18 +119,18 @@ class Destinations:
         share, room_for_links = self._share(), self._room_for_links()
         limit = self.congestion.limit(now)
         room, refused = self._pace.room(limit, now), 0
-        is_time_for_all = now >= self._next_look_at_all
+        is_time_for_all = now >= self._check_all_at
         if is_time_for_all:
-            self._next_look_at_all = now + LOOK_AT_ALL
+            self._check_all_at = now + CHECK_ALL_EVERY
         if connection is not None:
-            self._trials.begin_round(self._busy.values(), room_for_links, now)
-            connection.is_on_trial = self._trials.is_under_way
+            self._isolation.begin_round(self._busy.values(), room_for_links, now)
+            connection.is_isolating = self._isolation.is_active
         for key, destination in list(self._busy.items()):
             had_link = destination.has_link()
             gets_one = had_link or room_for_links > 0
             if not gets_one and not is_time_for_all:
                 continue
-            allowed = share._replace(may_open_link=gets_one, may_send=self._trials.may_send(destination))
+            allowed = share._replace(may_open_link=gets_one, may_send=self._isolation.may_send(destination))
             results = destination.work(connection, now, allowed, room)
             room_for_links += had_link - destination.has_link()
             for answer in results.answers:
@@ -153,11 +153,11 @@ class Destinations:
         if refused:  # after all: what other destinations have accepted counts, too
             self.congestion.busy(now, refused)
         if connection is None:
-            self._trials.end()  # after the destinations have seen what was under way
+            self._isolation.end()  # after the destinations have seen what was under way
 
     def _share(self) -> WindowShare:
         """Shares most of the window equally: a destination that does not answer must leave room for others."""
-        share = UNDER_WAY / max(1, len(self._busy))
+        share = IN_FLIGHT_SHARE / max(1, len(self._busy))
         held = int(MOST_THROTTLED * self._options.window / max(1, len(self._busy)))
         return WindowShare(int(share * self._options.window), int(share * self._options.window_bytes), max(1, held))
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from syphon.bus import Arrival, Backoff, Connection, LinkState, RawReceiver
 from syphon.model import Interrupted
+from syphon.servicebus import Arrival, Backoff, Connection, LinkState, RawReceiver
 
-from .peek_watch import Gate, OpenGate, PeekWatch, Ring, Waiting
+from .peek_watch import Gate, OpenGate, PeekWatch, Ring, WaitingMessages
 
 LONG_POLL = 900.0
 """Seconds that one receive waits."""
@@ -59,7 +59,7 @@ class Doorbell:
         """Keeps listening. Returns a ring when a message can be moved. Raises an error of the link."""
         ring = self._receive(connection)
         if ring is None and self.is_armed:
-            ring = self._watch.look(connection) or self._watch.turn()
+            ring = self._watch.scan(connection) or self._watch.turn()
         if ring is not None:
             self.silence()
         return ring
@@ -78,12 +78,12 @@ class Doorbell:
         self.is_armed = False
         self._end_poll()
 
-    def arm(self, look: bool = False) -> None:
+    def arm(self, scan: bool = False) -> None:
         """Listens again. With `look` a transfer has left messages: it first looks for those that were deferred."""
         self.is_armed = True
-        self._watch.begin(look)
+        self._watch.begin(scan)
 
-    def look_again(self) -> None:
+    def rescan(self) -> None:
         """Forgets what it knows of the messages: the gate's answers have changed for messages that it has seen."""
         self._watch.forget()
 
@@ -93,7 +93,7 @@ class Doorbell:
         return self._receiver is None or self._receiver.is_drained
 
     @property
-    def waiting(self) -> dict[str, Waiting]:
+    def waiting(self) -> dict[str, WaitingMessages]:
         """The deferred messages that it knows of, by destination. Any thread may ask."""
         return dict(self._watch.waiting)
 
@@ -123,7 +123,7 @@ class Doorbell:
 
     @property
     def _receives(self) -> bool:
-        return self.is_armed and not self._watch.is_looking
+        return self.is_armed and not self._watch.is_scanning
 
     def _open(self, connection: Connection) -> RawReceiver | None:
         receiver, now = self._receiver, self._now()

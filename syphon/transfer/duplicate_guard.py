@@ -20,13 +20,12 @@ from syphon.backlog import (
     BrokerStamps,
     DuplicateWindows,
     Restored,
-    Ttl,
     Unrestorable,
     UnrestorableReason,
     message_id_of,
     with_message_id,
 )
-from syphon.model import EntityPath, duration
+from syphon.model import EntityPath, TimeToLive, duration
 
 from .route import Route
 
@@ -59,7 +58,7 @@ class DuplicateGuard:
         """The ids that were sent where duplicates are, or may be, detected."""
         replaced: dict[str, str] = {}
 
-        def restore(payload: bytes, *, enqueued_at: int | None, now: int, ttl: Ttl) -> Restored | Unrestorable:
+        def restore(payload: bytes, *, enqueued_at: int | None, now: int, ttl: TimeToLive) -> Restored | Unrestorable:
             made = route.restore(payload, enqueued_at=enqueued_at, now=now, ttl=ttl)
             if isinstance(made, Unrestorable) or route.objection(made.destination) is not None:
                 return made

@@ -12,21 +12,14 @@ from collections.abc import Callable
 
 from syphon.amqp import Value
 from syphon.backlog import BrokerStamps, Restored
-from syphon.bus import Namespace, wait_for_traffic
-from syphon.model import (
-    DestinationDisabled,
-    DestinationMissing,
-    DestinationSilent,
-    EntityPath,
-    Faulted,
-    SyphonError,
-)
+from syphon.model import DestinationDisabled, DestinationMissing, DestinationSilent, EntityPath, Faulted, SyphonError
+from syphon.servicebus import Namespace, wait_for_traffic
 
 from .batches import MOST, MessageTransfer
 from .breaker import Available, Rejecting
 from .destination import Destination, SendResults
 from .destinations import Destinations
-from .options import PumpOptions
+from .pump_options import PumpOptions
 from .sides import OPENING_TURN, TURN
 from .suspicion import MessageKey
 from .traces import Traces
@@ -94,25 +87,25 @@ class EntitySender:
         """Messages that could not be sent, until the entity is available again."""
         self._because: SyphonError | None = None
         self._offered = 0
-        self._in_hand = self._bytes_in_hand = 0
+        self._in_flight = self._bytes_in_flight = 0
         self._ticked_at = 0.0
         self._moved_at = self._turned_at = now()
 
     def send(self, message: OutgoingMessage) -> None:
         """Sends a message soon. Waits if too many are in hand. Raises if the entity cannot be sent to."""
         self._destinations.offer(self._destination, message)
-        self._in_hand += 1
-        self._bytes_in_hand += message.size
+        self._in_flight += 1
+        self._bytes_in_flight += message.size
         self._offered += 1
         if self._offered >= MOST:
             self._offered = 0
             self._turn(0.0)
-        while self._in_hand >= self._options.window or self._bytes_in_hand >= self._options.window_bytes:
+        while self._in_flight >= self._options.window or self._bytes_in_flight >= self._options.window_bytes:
             self._turn(TURN)
 
     def finish(self) -> None:
         """Waits until every message was accepted or refused."""
-        while self._in_hand:
+        while self._in_flight:
             self._turn(TURN)
 
     def close(self) -> None:
@@ -137,7 +130,7 @@ class EntitySender:
         if self._left and isinstance(self._destination.breaker.state_at(now), Available):
             while self._left:
                 self._destinations.offer(self._destination, self._left.popleft())
-        if not self._in_hand or now - self._turned_at > AWAY:
+        if not self._in_flight or now - self._turned_at > AWAY:
             self._moved_at = now  # nothing was to be sent, or its owner was busy: that is no fault of the entity
         self._turned_at = now
         if now - self._moved_at > self._patience:
@@ -162,7 +155,7 @@ class EntitySender:
             self._left.append(transfer)
 
     def _done(self, transfer: MessageTransfer) -> None:
-        self._in_hand -= 1
-        self._bytes_in_hand -= transfer.size
+        self._in_flight -= 1
+        self._bytes_in_flight -= transfer.size
         self._moved_at = self._now()
         self._because = None

@@ -8,8 +8,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-from syphon.bus import Arrival, Backoff, Connection, LinkState, Namespace, RawReceiver, Settled, wait_for_traffic
 from syphon.model import DestinationBusy, NotAuthorized, Waits
+from syphon.servicebus import (
+    Arrival,
+    Backoff,
+    Connection,
+    LinkState,
+    Namespace,
+    RawReceiver,
+    Settled,
+    wait_for_traffic,
+)
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +76,7 @@ class Intake:
         """The messages that have arrived and were not taken yet."""
         return [] if self._receiver is None else [arrival.payload for arrival in self._receiver.arrivals]
 
-    def came_late(self, since: float, lock: float) -> None:
+    def allow_for_stall(self, since: float, lock: float) -> None:
         """Corrects the age of the locks of messages that were just read: they may have waited in the socket since then.
 
         If that was more than half a lock ago, some locks may have ended, and nothing shows which. So the intake takes
@@ -80,7 +89,7 @@ class Intake:
             arrival.locked_at = since
         waited = self._now() - since
         if waited > lock / 2 and not receiver.is_drained:
-            log.warning("messages of %s waited for up to %.0f s in this process: released", self._path, waited)
+            log.warning("abandoned messages of %s that waited up to %.0f s in this process", self._path, waited)
             self.drain()
             self._releasing, self._releasing_since = receiver, self._now()
 
@@ -91,10 +100,10 @@ class Intake:
             if receiver.state is LinkState.OPEN:
                 receiver.release(arrival)
 
-    def stop_awaiting(self, asked_before: float) -> None:
+    def stop_awaiting(self, requested_before: float) -> None:
         """Counts settlements as unknown that the service has not answered since then."""
         if self._receiver is not None:
-            self._receiver.stop_awaiting(asked_before)
+            self._receiver.stop_awaiting(requested_before)
 
     def next_settled(self) -> Settled | None:
         return self._receiver.settled.popleft() if self._receiver is not None and self._receiver.settled else None
@@ -208,7 +217,7 @@ class Intake:
             receiver.close()
 
     def _wait(self, error: Waits) -> None:
-        log.warning("%s cannot be received from: %s Next try in %.0f s", self._path, error, error.retry_after)
+        log.warning("cannot receive from %s: %s Retrying in %.0f s", self._path, error, error.retry_after)
         self.trouble = error
         if isinstance(error, DestinationBusy):
             self._on_busy()

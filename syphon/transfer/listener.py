@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
-from syphon.bus import RUNTIME, Connection, Namespace, Pair, Runtime, SideFault
 from syphon.model import Faulted, SyphonError
+from syphon.servicebus import RUNTIME, Connection, Namespace, Pair, Runtime, SideFault
 
 from .doorbell import LONG_POLL, Doorbell
-from .options import MOST_QUEUES
-from .peek_watch import Gate, Ring, Waiting
+from .peek_watch import Gate, Ring, WaitingMessages
+from .pump_options import MOST_QUEUES
 
 log = logging.getLogger(__name__)
 
@@ -54,10 +54,10 @@ class Listener:
         self._parts = _parts(pair.secondary, list(self._doorbells.values()))
         self._namespaces = {doorbell.queue: namespace for namespace, part in self._parts for doorbell in part}
         self._to_arm: dict[str, bool] = {}
-        self._to_look_again: set[str] = set()
+        self._to_rescan: set[str] = set()
         self._is_silent = False
         self._troubled: dict[str, tuple[float, str]] = {}
-        self._out_of_reach: set[Namespace] = set()
+        self._unreachable: set[Namespace] = set()
         """The sides that the log last called out of reach."""
         self._ticked_at = now()
         self._wait_for_traffic = runtime.wait
@@ -75,18 +75,18 @@ class Listener:
     def is_running(self) -> bool:
         return self._thread.is_alive()
 
-    def arm(self, queue: str, look: bool = False) -> None:
+    def arm(self, queue: str, scan: bool = False) -> None:
         """Listens to a queue again.
 
         `look`: the transfer has received messages. The listener first looks by peeking for those that were deferred. If
         the transfer received nothing, it must be false: a message that can be moved and is locked (by a slot that was
         killed) would be peeked at and ring again and again.
         """
-        self._to_arm[queue] = look
+        self._to_arm[queue] = scan
 
-    def look_again(self) -> None:
+    def rescan(self) -> None:
         """Looks at all messages again that cannot be moved: they may go to other destinations by now (a rename)."""
-        self._to_look_again.update(self._doorbells)
+        self._to_rescan.update(self._doorbells)
 
     def reached_primary(self) -> None:
         """A slot has just talked to the primary: it counts as reachable, and our own side tries again at once."""
@@ -96,7 +96,7 @@ class Listener:
         """A slot cannot reach the primary: our own side connects again before any doorbell rings."""
         self.pair.primary.missed_elsewhere()
 
-    def waiting(self, queue: str) -> dict[str, Waiting]:
+    def waiting(self, queue: str) -> dict[str, WaitingMessages]:
         """The deferred messages of a queue, which wait for their destinations, by destination (its key)."""
         return self._doorbells[queue].waiting
 
@@ -133,7 +133,9 @@ class Listener:
                 self._turn()
         except BaseException as error:
             self.failure = error
-            log.exception("%s: the listener failed; no backlog queue of this pair is listened to any more", self.name)
+            log.exception(
+                "%s: the listener failed; the worker no longer listens on the backlog queues of this pair", self.name
+            )
         finally:
             for doorbell in self._doorbells.values():
                 doorbell.close()
@@ -158,28 +160,28 @@ class Listener:
         try:
             connection = side.connection()
         except Faulted as error:
-            log.error("%s: %s is faulted and cannot be used any more: %s", self.name, side.name, error)
+            log.error("%s: %s has faulted and is unusable: %s", self.name, side.name, error)
             if side is not self.pair.primary:
                 self.pair.secondary.fault(error)
             return None
         why = side.error  # other threads may set it to None
-        if side in self._out_of_reach and side.is_reachable:
-            self._out_of_reach.discard(side)
-            log.info("%s: %s can be reached again", self.name, side.name)
-        elif side not in self._out_of_reach and why is not None:
-            self._out_of_reach.add(side)
-            log.warning("%s: %s is out of reach; trying again: %s", self.name, side.name, why)
+        if side in self._unreachable and side.is_reachable:
+            self._unreachable.discard(side)
+            log.info("%s: %s is reachable again", self.name, side.name)
+        elif side not in self._unreachable and why is not None:
+            self._unreachable.add(side)
+            log.warning("%s: %s is unreachable; retrying: %s", self.name, side.name, why)
         return connection
 
     def _listen(self, connection: Connection, doorbells: Sequence[Doorbell]) -> None:
         now, is_away = self._now(), not self.pair.primary.is_reachable
         for doorbell in doorbells:
             queue = doorbell.queue
-            if (look := self._to_arm.pop(queue, None)) is not None:
-                doorbell.arm(look)
-            if queue in self._to_look_again:
-                self._to_look_again.discard(queue)
-                doorbell.look_again()
+            if (scan := self._to_arm.pop(queue, None)) is not None:
+                doorbell.arm(scan)
+            if queue in self._to_rescan:
+                self._to_rescan.discard(queue)
+                doorbell.rescan()
             if is_away or self._is_silent or self._is_paused(queue):
                 doorbell.hold()
                 continue
@@ -198,7 +200,7 @@ class Listener:
     def _note_trouble(self, queue: str, error: SyphonError, now: float) -> None:
         known = self._troubled.get(queue)
         if known is None or known[1] != str(error):
-            log.warning("%s: cannot listen to %s: %s; next try in %.0f s", self.name, queue, error, TROUBLE)
+            log.warning("%s: cannot listen on %s: %s; retrying in %.0f s", self.name, queue, error, TROUBLE)
         self._troubled[queue] = now + TROUBLE, str(error)
 
     def _wait(self, connections: list[Connection]) -> None:

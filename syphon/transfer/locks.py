@@ -8,8 +8,8 @@ import uuid
 from collections.abc import Callable, Collection, Iterable
 
 from syphon.amqp import Array, Map, Value
-from syphon.bus import Arrival, Connection, ManagementLinks, ManagementReply, RequestLink
 from syphon.model import DestinationBusy, LockLost, SyphonError, from_condition
+from syphon.servicebus import Arrival, Connection, ManagementLinks, ManagementReply, RequestLink
 
 TOKENS_PER_REQUEST = 100
 UUIDS = 0x98
@@ -29,10 +29,10 @@ class LockKeeper:
         self,
         node: ManagementLinks,
         lock: float,
-        in_hand: Collection[Arrival],
+        in_flight: Collection[Arrival],
         on_busy: Callable[[], None] = lambda: None,
     ) -> None:
-        """`in_hand` are the messages whose locks are kept. The owner adds and removes them.
+        """`in_flight` are the messages whose locks are kept. The owner adds and removes them.
 
         `on_busy` is called when the service answers busy.
         """
@@ -41,7 +41,7 @@ class LockKeeper:
         self.shortest = SHORTEST
         """How long a lock lasts at least: in any queue, until a message has shown how long it is in this one."""
         self._node = node
-        self._in_hand = in_hand
+        self._in_flight = in_flight
         self._on_busy = on_busy
         self._link: RequestLink | None = None
         """The links on which it has asked."""
@@ -69,9 +69,9 @@ class LockKeeper:
 
         The owner calls it regularly, even with nothing in hand: it also does the work of the request link.
         """
-        self._look_at_link()
+        self._check_link()
         due = []
-        for arrival in self._in_hand:
+        for arrival in self._in_flight:
             if now - arrival.locked_at > self.seconds / 2 and self._may_ask(arrival, now):
                 arrival.renewal_asked_at = now
                 due.append(arrival)
@@ -105,7 +105,7 @@ class LockKeeper:
         self._link = None
         self._asked.clear()
 
-    def _look_at_link(self) -> None:
+    def _check_link(self) -> None:
         if self._link is not None and self._link.error is not None:
             self._forget()
         self._node.work()
@@ -130,7 +130,9 @@ class LockKeeper:
                 if isinstance(error, LockLost) and len(some) > 1:
                     # One lost lock makes the service refuse the whole request. Messages that were settled meanwhile, or
                     # are being settled, have none. If there are no such messages, ask in halves, to find the lost one.
-                    rest = [arrival for arrival in some if arrival in self._in_hand and not _is_being_settled(arrival)]
+                    rest = [
+                        arrival for arrival in some if arrival in self._in_flight and not _is_being_settled(arrival)
+                    ]
                     middle = len(rest) // 2 if len(rest) == len(some) else 0
                     for part in (rest[:middle], rest[middle:]):
                         self._ask(connection, operation, body, part, on_answer)

@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from syphon.backlog import destination_of, stamps_of
-from syphon.bus import FIRST_OF_PARTITION, Backoff, Connection, MessageState, Peeked, Peeker
 from syphon.model import DestinationBusy, EntityPath, Interrupted, SyphonError
+from syphon.servicebus import FIRST_OF_PARTITION, Backoff, Connection, MessageState, Peeked, Peeker
 
 LOCK = 60.0
 """Seconds a lock lasts, as backlog queues are created (P2)."""
@@ -64,7 +64,7 @@ class OpenGate:
         return destination_of(payload)
 
 
-class Waiting(NamedTuple):
+class WaitingMessages(NamedTuple):
     """The deferred messages of one destination that the watch has seen."""
 
     messages: int
@@ -76,9 +76,9 @@ class PeekWatch:
     """Watches one queue. Its owner reads the connection, and calls `look` every turn while it looks through."""
 
     def __init__(self, queue: str, now: Callable[[], float], gate: Gate) -> None:
-        self.is_looking = True
+        self.is_scanning = True
         """Whether it has not come to the end of the queue."""
-        self.waiting: dict[str, Waiting] = {}
+        self.waiting: dict[str, WaitingMessages] = {}
         """The deferred messages by destination (its key). Other threads may copy it."""
         self._queue = queue
         self._now = now
@@ -90,11 +90,11 @@ class PeekWatch:
         self._is_partitioned = False
         self._seen: set[int] = set()
         """Numbers of a partitioned queue: they are in no order, and a peek may show a message twice."""
-        self._look_at = self._asked_at = now()
+        self._scan_at = self._asked_at = now()
         self._all_again_at: float | None = None
         """When to look through the whole queue again, to see whether a transfer has moved all that it could."""
 
-    def begin(self, look: bool) -> None:
+    def begin(self, scan: bool) -> None:
         """A transfer has ended. With `look` it has left messages: the watch looks for those that it deferred.
 
         The messages for destinations that are available count as moved. Some may have been locked, by a slot that was
@@ -105,24 +105,24 @@ class PeekWatch:
             del self.waiting[key]
         if movable:
             self._all_again_at = self._now() + LOCK
-        if look and self._is_partitioned:
+        if scan and self._is_partitioned:
             self.forget()
-        self.is_looking = look
-        self._look_at = self._now()
+        self.is_scanning = scan
+        self._scan_at = self._now()
 
     def forget(self) -> None:
         """Forgets all that it has seen, and looks through the whole queue again."""
-        self._next, self.waiting, self._all_again_at, self.is_looking = 1, {}, None, True
+        self._next, self.waiting, self._all_again_at, self.is_scanning = 1, {}, None, True
         self._seen.clear()
-        self._look_at = self._now()
+        self._scan_at = self._now()
         if self._peeker is not None:
             self._peeker.drop()
 
-    def look(self, connection: Connection) -> Ring | None:
+    def scan(self, connection: Connection) -> Ring | None:
         """Looks on through the queue. Returns a ring if a transfer can move something. Raises an error of the queue."""
         now = self._now()
-        while self.is_looking and (page := self._page(connection, now)) is not None:
-            self.is_looking = bool(page)
+        while self.is_scanning and (page := self._page(connection, now)) is not None:
+            self.is_scanning = bool(page)
             if not page and self._all_again_at is None:
                 self._all_again_at = now + ALL_AGAIN
             if (ring := self._read(page)) is not None:
@@ -141,9 +141,9 @@ class PeekWatch:
         key = "" if path is None else path.key
         known, enqueued_at = self.waiting.get(key), stamps_of(payload).enqueued_at
         if known is None:
-            self.waiting[key] = Waiting(1, enqueued_at)
+            self.waiting[key] = WaitingMessages(1, enqueued_at)
         else:
-            self.waiting[key] = Waiting(known.messages + 1, min(known.oldest, enqueued_at))
+            self.waiting[key] = WaitingMessages(known.messages + 1, min(known.oldest, enqueued_at))
 
     def close(self) -> None:
         """Closes the link."""
@@ -155,15 +155,15 @@ class PeekWatch:
         """The page that has come, if one has. Asks for the next one when it is due."""
         if self._peeker is None or self._peeker.connection is not connection:
             self._peeker = Peeker(connection, self._queue)
-        if not self._peeker.is_waiting and now >= self._look_at:
+        if not self._peeker.is_waiting and now >= self._scan_at:
             self._peeker.ask(self._next)
             self._asked_at = now
         try:
             return self._peeker.take()
         except DestinationBusy as busy:
-            self._look_at = now + busy.retry_after
+            self._scan_at = now + busy.retry_after
         except Interrupted:
-            self._look_at = now + self._backoff.pause(now - self._asked_at)
+            self._scan_at = now + self._backoff.pause(now - self._asked_at)
         except SyphonError:
             self.forget()  # the queue may have been deleted, and a new one counts from 1 again
             raise
@@ -178,7 +178,7 @@ class PeekWatch:
                 if self._gate.is_worth_a_job(self._queue, message.payload):
                     if is_deferred:
                         self.add(message.payload)
-                    self.is_looking = True  # the transfer may have to leave it, or the next one
+                    self.is_scanning = True  # the transfer may have to leave it, or the next one
                     self._next = number
                     return Ring.DEFERRED if is_deferred else Ring.NEW
                 if is_deferred:  # else: it is deferred when it is received

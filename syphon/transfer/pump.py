@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import ClassVar
 
 from syphon.backlog import Unrestorable, destination_of, not_allowed_text, stamps_of
-from syphon.bus import Arrival, Connection, Namespace, Peeked, Wait, wait_for_traffic
 from syphon.model import (
     DESTINATION_NOT_ALLOWED,
     DestinationBusy,
@@ -23,13 +22,14 @@ from syphon.model import (
     SyphonError,
     Waits,
 )
+from syphon.servicebus import Arrival, Connection, Namespace, Peeked, Wait, wait_for_traffic
 
 from .batches import MessageTransfer
 from .breaker import BackingOff, Rejecting
 from .congestion import Congestion
 from .destination import Destination, SendResults
 from .destinations import DestinationBackoff, Destinations
-from .options import PERMANENT, PumpOptions
+from .pump_options import PERMANENT, PumpOptions
 from .queue_transfer import QueueTransfer
 from .route import Route, from_backlog
 from .sides import TURN, Sides
@@ -45,11 +45,12 @@ PACED_TURN = 0.05
 """Seconds for which the pump waits for traffic while the congestion control holds messages back."""
 SECONDS_IN_FLIGHT = 2.0
 """Seconds of messages that may be in flight while the service throttles: the pump receives what it can send soon."""
-LEAST_IN_FLIGHT = 20
-"""Messages that may be in flight however much the service throttles."""
+LEAST_IN_FLIGHT = 100
+"""Messages that may be in flight however much the service throttles: with fewer, the messages of a destination that
+does not answer would keep all others in the backlog."""
 STOPPED_TAKING = "The pump had stopped taking messages."
 NOT_CONNECTED = "The primary is not connected."
-LOCK_ENDS = "Its lock had run out, or was about to run out, before it could be sent."
+LOCK_EXPIRES = "Its lock had run out, or was about to run out, before it could be sent."
 
 
 class Pump:
@@ -180,7 +181,7 @@ class Pump:
         if self._stopped_at is not None:
             # What was under way when the pump stopped, and came back: a throttled destination is not waited for.
             for transfer in self.destinations.take_throttled():
-                transfer.queue.give_back(transfer.arrival, STOPPED_TAKING)
+                transfer.queue.abandon(transfer.arrival, STOPPED_TAKING)
             return not self._served or now - self._stopped_at > self._options.grace
         if self._served:
             self._idle_since = now
@@ -190,17 +191,17 @@ class Pump:
         limit = self._options.limit
         if limit is not None and sum(each.counters.received for each in self.queues.values()) >= limit:
             return Ended.LIMIT
-        if self._sides.is_primary_away(now):
-            return Ended.PRIMARY_AWAY
+        if self._sides.is_primary_unreachable(now):
+            return Ended.PRIMARY_UNREACHABLE
         return queue.reason_to_end(now)
 
     def _end(self, queue: QueueTransfer, reason: Ended) -> None:
         """Ends the service of a queue. After a reason that concerns the queue alone its messages in hand are sent."""
         queue.end(reason)
         if reason in (Ended.STOPPED, Ended.LEASE):
-            self._give_back_unsent(STOPPED_TAKING, queue)
-        elif reason is Ended.PRIMARY_AWAY:
-            self._give_back_unsent(str(self._sides.primary.error or NOT_CONNECTED), queue)
+            self._abandon_unsent(STOPPED_TAKING, queue)
+        elif reason is Ended.PRIMARY_UNREACHABLE:
+            self._abandon_unsent(str(self._sides.primary.error or NOT_CONNECTED), queue)
 
     def _end_all(self, reason: Ended, now: float) -> None:
         for queue in self._served.values():
@@ -211,7 +212,7 @@ class Pump:
 
     def _finish(self, queue: QueueTransfer) -> None:
         queue.close()
-        self._limit.give_back(queue.queue, queue.counters.received)
+        self._limit.return_unused(queue.queue, queue.counters.received)
         del self._served[queue.queue]
 
     # --- for other threads ---------------------------------------------------------------------------------------
@@ -236,7 +237,7 @@ class Pump:
         )
 
     def _outcomes(self) -> int:
-        return sum(queue.counters.received - queue.counters.in_hand for queue in self.queues.values())
+        return sum(queue.counters.received - queue.counters.in_flight for queue in self.queues.values())
 
     @property
     def counters(self) -> PumpCounters:
@@ -283,7 +284,7 @@ class Pump:
         late_since = self._sides.late_since
         if late_since is not None:  # the process stood still, or was busy
             for queue in self._served.values():
-                queue.came_late(late_since)
+                queue.allow_for_stall(late_since)
         return connections
 
     def _tick(self, connections: list[Connection]) -> None:
@@ -306,7 +307,7 @@ class Pump:
                 self.source_congestion.busy(now)
         # Messages whose lock has run out, or is about to: they could not be completed after sending.
         for transfer in self.destinations.take_unsent(lambda transfer: transfer.is_late):
-            self._leave(transfer, Interrupted(LOCK_ENDS))
+            self._leave(transfer, Interrupted(LOCK_EXPIRES))
 
     def _grant(self) -> None:
         for queue in self._served.values():
@@ -340,7 +341,7 @@ class Pump:
         if limit is None:
             return room
         most = max(LEAST_IN_FLIGHT, int(SECONDS_IN_FLIGHT * limit))
-        in_flight = sum(queue.counters.in_hand for queue in self._served.values())
+        in_flight = sum(queue.counters.in_flight for queue in self._served.values())
         return max(0, most - in_flight if room is None else min(room, most - in_flight))
 
     def _lose_link(self, queue: QueueTransfer) -> None:
@@ -375,7 +376,7 @@ class Pump:
                 arrived += 1
                 queue.unsettled.receive(arrival)
                 if queue.ended is not None:
-                    queue.give_back(arrival, STOPPED_TAKING)
+                    queue.abandon(arrival, STOPPED_TAKING)
                 else:
                     self._route(queue, arrival, wall)
         self._limiter.spend(arrived)
@@ -386,8 +387,8 @@ class Pump:
         """Restored → its destination, or → dead letters with a reason."""
         restored = self._restore(arrival.payload, enqueued_at=None, now=wall, ttl=self._ttl)
         if isinstance(restored, Unrestorable):
-            if self._is_outside(arrival):
-                queue.leave_outside(arrival)
+            if self._is_filtered_out(arrival):
+                queue.skip(arrival)
             else:
                 queue.dead_letter(arrival, restored.reason.value, restored.description)
             return
@@ -396,7 +397,7 @@ class Pump:
         queue.unsettled.add(transfer)
         arrival.payload = b""  # it has been restored: once in memory is enough
         if not self._options.messages.matches(restored.destination, restored.stamps.enqueued_at):
-            queue.leave_outside(arrival)
+            queue.skip(arrival)
             return
         destination = self.destinations.find(restored.destination)
         if isinstance(destination, str):
@@ -406,7 +407,7 @@ class Pump:
             transfer.renamed_to = self.destinations.renamed(restored.destination)
         self.destinations.offer(destination, transfer)
 
-    def _is_outside(self, arrival: Arrival) -> bool:
+    def _is_filtered_out(self, arrival: Arrival) -> bool:
         """Whether the filter excludes a message that cannot be restored. Its destination may still be readable."""
         enqueued_at = stamps_of(arrival.payload).enqueued_at
         return not self._options.messages.matches(destination_of(arrival.payload), enqueued_at)
@@ -453,9 +454,9 @@ class Pump:
             self._note(destination, results)
         if self._sides.fault is not None:
             self.stopping = True
-            self._give_back_unsent(str(self._sides.fault))
+            self._abandon_unsent(str(self._sides.fault))
         elif connection is None and error is not None:
-            self._give_back_unsent(str(error))
+            self._abandon_unsent(str(error))
 
     def _note(self, destination: Destination, results: SendResults) -> None:
         wall = self._wall()
@@ -475,16 +476,16 @@ class Pump:
         for transfer, error in results.timed_out:  # not deferred: nothing tells when its key is available again
             self._leave(transfer, error)
         for transfer in results.late:
-            self._leave(transfer, Interrupted(LOCK_ENDS))
+            self._leave(transfer, Interrupted(LOCK_EXPIRES))
 
     # --- settling ------------------------------------------------------------------------------------------------
 
-    def _give_back_unsent(self, why: str, queue: QueueTransfer | None = None) -> None:
+    def _abandon_unsent(self, why: str, queue: QueueTransfer | None = None) -> None:
         """Releases the unsent messages, of one queue or of all, and starts slowly afterwards."""
         unsent = self.destinations.take_unsent(None if queue is None else lambda transfer: transfer.queue is queue)
         for transfer in unsent:
-            transfer.queue.give_back(transfer.arrival, why)
-            transfer.queue.start_slowly()
+            transfer.queue.abandon(transfer.arrival, why)
+            transfer.queue.slow_start()
 
     def _leave(self, transfer: MessageTransfer, error: SyphonError) -> None:
         transfer.queue.leave(transfer, error)

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from syphon.backlog import stamps_of
-from syphon.bus import Arrival, Connection, LinkState, ManagementLinks, Namespace, Settled
 from syphon.model import DestinationBusy, Outcome, Result, SyphonError
+from syphon.servicebus import Arrival, Connection, LinkState, ManagementLinks, Namespace, Settled
 
 from .batches import MessageTransfer
 from .completions import Completions
 from .deferred import DeferredSource, Movable
 from .intake import Intake
 from .locks import LockKeeper
-from .options import PumpOptions
+from .pump_options import PumpOptions
 from .traces import Traces
 from .unsettled import Ended, PumpCounters, Unsettled
 from .window import Demand
@@ -93,9 +93,9 @@ class QueueTransfer:
         self.is_served, self.ended, self.error = True, None, None
         self.intake.last_arrival = self._deep_at = self._now()
         self.deferred.begin(deferred, waiting)
-        self.start_slowly()
+        self.slow_start()
 
-    def start_slowly(self) -> None:
+    def slow_start(self) -> None:
         """Takes few messages again: it is not known whether the destinations take any."""
         self._most, self._moved = self._options.first_window, self.counters.moved
 
@@ -149,7 +149,7 @@ class QueueTransfer:
             self._most = min(2 * self._most, self._options.window)
         arrived, self._received = counters.received - self._received, counters.received
         intake = self.intake
-        return Demand(counters.in_hand, counters.bytes_in_hand, arrived, intake.credit, self._most, intake.largest)
+        return Demand(counters.in_flight, counters.bytes_in_flight, arrived, intake.credit, self._most, intake.largest)
 
     def next_arrival(self) -> Arrival | None:
         """The next message that has arrived, over the link or by its sequence number."""
@@ -158,10 +158,10 @@ class QueueTransfer:
     def grant(self, credit: int) -> None:
         """Receives at most so many messages, deferred ones first."""
         now, connection = self._now(), self._namespace.connection()
-        if self.counters.in_hand >= SHALLOW:
+        if self.counters.in_flight >= SHALLOW:
             self._deep_at = now
         elif now - self._deep_at >= SHALLOW_FOR:
-            self.deferred.look()
+            self.deferred.begin_scan()
         if connection is not None and credit > 0 and not self.deferred.is_idle and self.intake.is_allowed(connection):
             if self._options.limit is not None and not self.intake.is_drained:
                 self.intake.drain()  # a limit is exact: nothing may arrive beside the messages that are asked for
@@ -173,7 +173,7 @@ class QueueTransfer:
 
     # --- locks ---------------------------------------------------------------------------------------------------
 
-    def came_late(self, since: float) -> None:
+    def allow_for_stall(self, since: float) -> None:
         """Corrects the age of the locks of messages that may have waited in the socket since then.
 
         The messages themselves show first how long a lock lasts: a pump that is slow from its first turn on must not
@@ -182,7 +182,7 @@ class QueueTransfer:
         wall = self._wall()
         for payload in self.intake.payloads():
             self.locks.learn_least(stamps_of(payload).locked_until, wall)
-        self.intake.came_late(since, self.locks.shortest)
+        self.intake.allow_for_stall(since, self.locks.shortest)
 
     def check_locks(self, connection: Connection | None, now: float, next_check: float) -> None:
         """Renews locks, and completes the messages over the management node that their link did not complete."""
@@ -210,7 +210,7 @@ class QueueTransfer:
         self.unsettled.note(arrival, f"{reason}: {description}")
         arrival.link.dead_letter(arrival, reason, description[:4096])
 
-    def give_back(self, arrival: Arrival, why: str) -> None:
+    def abandon(self, arrival: Arrival, why: str) -> None:
         """Releases a message: another receiver can have it at once. The credit goes first, or it would return here."""
         if arrival.link.state is not LinkState.OPEN:
             self.unsettled.finish(arrival, Result.LEFT, f"{why} Its link was lost.")
@@ -234,7 +234,7 @@ class QueueTransfer:
         self.unsettled.note(arrival, str(error))
         arrival.link.defer(arrival)
 
-    def leave_outside(self, arrival: Arrival) -> None:
+    def skip(self, arrival: Arrival) -> None:
         self.counters.outside += 1
         self.unsettled.finish(arrival, Result.LEFT, "outside the filter")
 

@@ -15,7 +15,6 @@ from syphon.backlog import (
     LetterEdit,
     NotPutBack,
     Restored,
-    Ttl,
     Unrestorable,
     UnrestorableReason,
     not_allowed,
@@ -25,13 +24,15 @@ from syphon.backlog import (
     stamps_of,
 )
 from syphon.config import PairSettings
-from syphon.model import DESTINATION_NOT_ALLOWED, EntityPath, PathPatterns, Renames
+from syphon.model import DESTINATION_NOT_ALLOWED, EntityPath, PathPatterns, Renames, TimeToLive
 
 
 class Restore(Protocol):
-    """Makes the message to send out of the message that was received: `syphon.backlog.restore`, or one like it."""
+    """Makes the message to send out of the message that was received: `syphon.backlog.restoration`, or one like it."""
 
-    def __call__(self, payload: bytes, *, enqueued_at: int | None, now: int, ttl: Ttl) -> Restored | Unrestorable: ...
+    def __call__(
+        self, payload: bytes, *, enqueued_at: int | None, now: int, ttl: TimeToLive
+    ) -> Restored | Unrestorable: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Route:
     restore: Restore
     objection: Callable[[EntityPath], str | None]
     """Why nothing may be sent to a path (D13); None if it may."""
-    ttl: Ttl = Ttl.RESTORE
+    ttl: TimeToLive = TimeToLive.RESTORE
     rename: Renames = field(default_factory=Renames)
     """Where messages go instead of the destinations that they name."""
     replaced_ids: Mapping[str, str] = field(default_factory=dict)
@@ -62,7 +63,7 @@ class Route:
         return self.replaced_ids.get(str(restored.message_id))
 
 
-def from_backlog(ttl: Ttl, allow: PathPatterns, rename: Renames) -> Route:
+def from_backlog(ttl: TimeToLive, allow: PathPatterns, rename: Renames) -> Route:
     """The route of a backlog message: restored, to its destination, if the operator allows it (D13)."""
     # `restore` itself: this runs for every message, and a function around it would cost a Python frame.
     return Route(restore, lambda path: not_allowed(path, allow), ttl, rename)
@@ -82,13 +83,15 @@ def route_to_backlog(queue: str, edit: LetterEdit = NO_EDIT) -> Route:
     return Route(put_into_queue, lambda _: None)
 
 
-def route_to_destination(pair: PairSettings, ttl: Ttl, edit: LetterEdit = NO_EDIT) -> Route:
+def route_to_destination(pair: PairSettings, ttl: TimeToLive, edit: LetterEdit = NO_EDIT) -> Route:
     """The route of a dead letter to its destination: restored like a backlog message, and only where one may go (D13).
 
     `edit` may give it another destination than the one that it names.
     """
 
-    def restore_dead_letter(payload: bytes, *, enqueued_at: int | None, now: int, ttl: Ttl) -> Restored | Unrestorable:
+    def restore_dead_letter(
+        payload: bytes, *, enqueued_at: int | None, now: int, ttl: TimeToLive
+    ) -> Restored | Unrestorable:
         stamps = stamps_of(payload)
         try:
             copy = put_back(payload, edit)

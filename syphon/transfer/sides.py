@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from syphon.bus import Connection, Namespace, Wait
 from syphon.model import Faulted, SyphonError
+from syphon.servicebus import Connection, Namespace, Wait
 
 TURN = 0.2
 """Seconds for which the pump waits for traffic at most."""
@@ -15,7 +15,7 @@ OPENING_TURN = 0.02
 LATE = 0.5
 """If more seconds pass between two reads of the sockets, messages may have waited there while their locks ran."""
 
-AWAY_AFTER = 5.0
+UNREACHABLE_AFTER = 5.0
 """Seconds without a connection to the primary, and with a failed try, after which the service of every queue ends."""
 OPENED_WITHIN = 35.0
 """The same without a failed try: the first one may still succeed."""
@@ -46,11 +46,11 @@ class Sides:
             self._connected_at = self._now()
         return connection
 
-    def is_primary_away(self, now: float) -> bool:
+    def is_primary_unreachable(self, now: float) -> bool:
         """Whether the primary has not been connected for long. To open a connection may take half a minute."""
         if self.primary.is_connected:
             return False
-        return now - self._connected_at > (AWAY_AFTER if self.primary.error is not None else OPENED_WITHIN)
+        return now - self._connected_at > (UNREACHABLE_AFTER if self.primary.error is not None else OPENED_WITHIN)
 
     def wait_for_traffic(self, at_most: float = TURN) -> list[Connection]:
         """Waits until there is traffic, and reads it. Returns the open connections."""

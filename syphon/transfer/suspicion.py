@@ -21,9 +21,9 @@ from typing import Protocol
 
 LOSSES = 2
 """A destination is suspected at this many losses in a row: connections break now and then."""
-BETWEEN_TRIALS = 2.0
+BETWEEN_ATTEMPTS = 2.0
 """Seconds after a trial that lost the connection: meanwhile the other destinations send."""
-TRIAL_WITHIN = 5.0
+ISOLATED_WITHIN = 5.0
 """Seconds for which a trial waits until nothing else is under way, and for which it may then last."""
 GROWTH = 4
 """The next trial of a destination that has answered may have so many times more messages."""
@@ -112,7 +112,7 @@ class Suspicion:
             return Verdict.NOTHING
         if not self.is_alone:
             return Verdict.NOTHING
-        self.not_before = now + BETWEEN_TRIALS
+        self.not_before = now + BETWEEN_ATTEMPTS
         self.limit = max(1, len(keys) // 2)
         if len(keys) > 1:
             return Verdict.BATCH
@@ -155,16 +155,16 @@ class Suspect(Protocol):
     suspicion: Suspicion
 
     @property
-    def is_under_way(self) -> bool:
+    def awaits_answer(self) -> bool:
         """Whether it owes an answer to a batch or an attach."""
 
-    def wants_trial(self, now: float) -> bool:
+    def wants_isolation(self, now: float) -> bool:
         """Whether it is suspected, and has something to send."""
 
     def has_link(self) -> bool: ...
 
 
-class Trials:
+class Isolation:
     """Lets suspected destinations send one at a time, with nothing else under way."""
 
     def __init__(self) -> None:
@@ -178,13 +178,13 @@ class Trials:
         current = self._current
         if current is not None:
             suspicion = current.suspicion
-            is_over = suspicion.limit is None or (suspicion.was_tried and not current.is_under_way)
-            if not is_over and now - self._since <= TRIAL_WITHIN:
+            is_over = suspicion.limit is None or (suspicion.was_tried and not current.awaits_answer)
+            if not is_over and now - self._since <= ISOLATED_WITHIN:
                 return
             if not is_over:
-                suspicion.not_before = now + TRIAL_WITHIN  # it must not hold up the others again at once
+                suspicion.not_before = now + ISOLATED_WITHIN  # it must not hold up the others again at once
             self.end()
-        wanting = [suspect for suspect in busy if suspect.wants_trial(now)]
+        wanting = [suspect for suspect in busy if suspect.wants_isolation(now)]
         ready = [suspect for suspect in wanting if suspect.has_link() or room_for_links > 0]
         self._others_wait = bool(ready)
         if not ready:
@@ -192,13 +192,13 @@ class Trials:
             return
         if self._waiting_since is None:
             self._waiting_since = now
-        is_alone = not any(other.is_under_way for other in busy)
-        if is_alone or now - self._waiting_since > TRIAL_WITHIN:
+        is_alone = not any(other.awaits_answer for other in busy)
+        if is_alone or now - self._waiting_since > ISOLATED_WITHIN:
             self._current, self._since, self._waiting_since = ready[0], now, None
             ready[0].suspicion.is_alone, ready[0].suspicion.was_tried = is_alone, False
 
     @property
-    def is_under_way(self) -> bool:
+    def is_active(self) -> bool:
         return self._current is not None
 
     def may_send(self, destination: Suspect) -> bool:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from syphon.backlog import stamps_of
-from syphon.bus import Arrival
 from syphon.model import Counters, Outcome, Result
+from syphon.servicebus import Arrival
 
 from .batches import MessageTransfer
 from .traces import Traces
@@ -25,15 +25,15 @@ class Ended(StrEnum):
     LEASE = "lease"
     STOPPED = "stopped"
     LIMIT = "limit"
-    PRIMARY_AWAY = "primary away"
+    PRIMARY_UNREACHABLE = "primary away"
 
 
 @dataclass(slots=True)
 class PumpCounters(Counters):
     """What a pump has done so far, and what it has in hand."""
 
-    in_hand: int = 0
-    bytes_in_hand: int = 0
+    in_flight: int = 0
+    bytes_in_flight: int = 0
 
 
 class Unsettled:
@@ -63,8 +63,8 @@ class Unsettled:
         """Adds a message that has just arrived."""
         self.transfers[arrival] = None
         self.counters.received += 1
-        self.counters.bytes_in_hand += len(arrival.payload)
-        self.counters.in_hand = len(self.transfers)
+        self.counters.bytes_in_flight += len(arrival.payload)
+        self.counters.in_flight = len(self.transfers)
 
     def add(self, transfer: MessageTransfer) -> None:
         """Adds the transfer of a message that was received and can be forwarded.
@@ -77,7 +77,7 @@ class Unsettled:
         if number:  # 0: the queue has given it none
             older = self._by_number.get(number)
             if older is not None:
-                older.came_again = True
+                older.redelivered = True
             self._by_number[number] = transfer
 
     def note(self, arrival: Arrival, reason: str) -> None:
@@ -99,8 +99,8 @@ class Unsettled:
             if transfer.trace is not None:
                 self._traces.settle(transfer.trace)
         counters = self.counters
-        counters.in_hand = len(self.transfers)
-        counters.bytes_in_hand -= size
+        counters.in_flight = len(self.transfers)
+        counters.bytes_in_flight -= size
         counters.possible_duplicates += duplicate
         if result is Result.FORWARDED:
             counters.forwarded += 1

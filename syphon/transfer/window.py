@@ -18,8 +18,8 @@ NEARLY = 8
 class Demand(NamedTuple):
     """What one queue has of the window, and what it did since the window was last shared."""
 
-    in_hand: int
-    bytes_in_hand: int
+    in_flight: int
+    bytes_in_flight: int
     arrived: int
     """Messages that have arrived since the last sharing."""
     credit: int
@@ -52,10 +52,10 @@ class SharedWindow:
         if count == 1:
             return [self._credit_of(demands[0], allowed)]
         base = max(1, min(BASE, self._messages // (2 * count)))
-        busy = [count == 1 or _is_busy(demand, base) for demand in demands]
-        messages = share(self._messages, [demand.in_hand for demand in demands], busy, base)
+        busy = [_is_busy(demand, base) for demand in demands]
+        messages = share(self._messages, [demand.in_flight for demand in demands], busy, base)
         size = share(
-            self._bytes, [demand.bytes_in_hand for demand in demands], busy, self._bytes * base // self._messages
+            self._bytes, [demand.bytes_in_flight for demand in demands], busy, self._bytes * base // self._messages
         )
         self.is_full = any(
             is_busy and (by_count.is_used_up or by_size.is_used_up)
@@ -64,7 +64,11 @@ class SharedWindow:
         found = [
             max(
                 0,
-                min(by_count.room, max(by_size.room // demand.size, not demand.in_hand), demand.most - demand.in_hand),
+                min(
+                    by_count.room,
+                    max(by_size.room // demand.size, not demand.in_flight),
+                    demand.most - demand.in_flight,
+                ),
             )
             for demand, by_count, by_size in zip(demands, messages, size, strict=True)
         ]
@@ -77,15 +81,15 @@ class SharedWindow:
 
     def _credit_of(self, demand: Demand, allowed: int | None) -> int:
         """The credit of a queue that has the window for itself, as `credits` gives it. Most pumps have one queue."""
-        messages, size = max(0, self._messages - demand.in_hand), max(0, self._bytes - demand.bytes_in_hand)
+        messages, size = max(0, self._messages - demand.in_flight), max(0, self._bytes - demand.bytes_in_flight)
         self.is_full = messages * NEARLY < self._messages or size * NEARLY < self._bytes
-        room = min(messages, max(size // demand.size, not demand.in_hand), demand.most - demand.in_hand)
+        room = min(messages, max(size // demand.size, not demand.in_flight), demand.most - demand.in_flight)
         return max(0, room if allowed is None else min(room, allowed))
 
 
 def _is_busy(demand: Demand, base: int) -> bool:
     """Whether a queue has more messages than a base credit is good for."""
-    return 2 * max(demand.in_hand, demand.arrived) >= base or (demand.arrived > 0 and demand.credit <= 0)
+    return 2 * max(demand.in_flight, demand.arrived) >= base or (demand.arrived > 0 and demand.credit <= 0)
 
 
 class Part(NamedTuple):
@@ -139,7 +143,7 @@ class ReceiveLimit:
             room += more
         return room
 
-    def give_back(self, queue: str, received: int) -> None:
+    def return_unused(self, queue: str, received: int) -> None:
         """Takes back what a queue may still receive: its service has ended, and it has no credit any more."""
         if self._left is not None and queue in self._shares:
             self._left += self._shares.pop(queue) - received

@@ -1,4 +1,4 @@
-"""Run and drain: pairs at work, their listeners and dispatchers, pauses, and how it all ends."""
+"""Run and drain: the pairs of a worker, their listeners and dispatchers, pauses, and the shutdown."""
 
 from __future__ import annotations
 
@@ -7,45 +7,52 @@ from typing import TYPE_CHECKING
 from syphon.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from .backoffs import Backoffs, TurnedAway
-    from .drain import Drain, DrainResult
-    from .drain_progress import DrainProgress, QueueProgress
+    from .backoffs import Backoffs
+    from .drain.drain import Drain, DrainResult
+    from .drain.progress import DrainProgress, QueueProgress
+    from .drain.queue_drain import DrainOptions, DrainState, QueueDrain
+    from .drain.waiting import WaitingDestination, waiting_destinations
     from .engine import Engine, running_engine
     from .message_counts import counts_of
     from .pair_worker import PairFault, PairWorker
     from .pauses import BY_THE_OPERATOR, Pause, Pauses, StateUnreadable
-    from .queue_drain import DrainOptions, DrainState, QueueDrain
     from .run import Worker
-    from .state_file import write_state
-    from .waiting import WaitingDestination, waiting_destinations
 
 _MODULES = {
-    "backoffs": ("Backoffs", "TurnedAway"),
-    "drain": (
+    "backoffs": ("Backoffs",),
+    "drain.drain": (
         "Drain",
         "DrainResult",
     ),
-    "drain_progress": ("DrainProgress", "QueueProgress"),
+    "drain.progress": (
+        "DrainProgress",
+        "QueueProgress",
+    ),
+    "drain.queue_drain": (
+        "DrainOptions",
+        "DrainState",
+        "QueueDrain",
+    ),
+    "drain.waiting": (
+        "WaitingDestination",
+        "waiting_destinations",
+    ),
     "engine": (
         "Engine",
         "running_engine",
     ),
     "message_counts": ("counts_of",),
-    "pair_worker": ("PairFault", "PairWorker"),
+    "pair_worker": (
+        "PairFault",
+        "PairWorker",
+    ),
     "pauses": (
         "BY_THE_OPERATOR",
         "Pause",
         "Pauses",
         "StateUnreadable",
     ),
-    "queue_drain": (
-        "DrainOptions",
-        "DrainState",
-        "QueueDrain",
-    ),
     "run": ("Worker",),
-    "state_file": ("write_state",),
-    "waiting": ("WaitingDestination", "waiting_destinations"),
 }
 __all__ = [
     "BY_THE_OPERATOR",
@@ -63,13 +70,11 @@ __all__ = [
     "QueueDrain",
     "QueueProgress",
     "StateUnreadable",
-    "TurnedAway",
     "WaitingDestination",
     "Worker",
     "counts_of",
     "running_engine",
     "waiting_destinations",
-    "write_state",
 ]
 
 if not TYPE_CHECKING:

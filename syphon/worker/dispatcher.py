@@ -1,9 +1,9 @@
 """The dispatcher of a pair: which slot serves which of its backlog queues (D15).
 
-A queue that rings is handed to a slot that runs, whatever else that slot does: its pump shares the window fairly. If
-none runs, a Spark job with one slot starts. Another slot starts only when every slot is saturated. At the end of its
-lease a slot is replaced before it stops, so that its queues are served all the time. Slots that have nothing to do end
-by themselves.
+The dispatcher hands a queue that rings to a running slot, whatever else that slot does: its pump shares the window
+fairly. If no slot runs, it starts a Spark job with one slot. It starts another slot only when every slot is saturated.
+When the lease of a slot expires, a successor starts before the slot stops, so that its queues are always served. Idle
+slots end by themselves.
 
 One thread turns the dispatcher. Other threads only add events to it: a ring, the end of a job.
 """
@@ -15,23 +15,83 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from syphon.bus import SideFault
+from syphon.control import HandOver, QueueReport, SlotControl, SlotReport
 from syphon.model import Counters, EntityPath, SyphonError, plural
-from syphon.spark import HandOver, JobResult, QueueReport, SlotControl, SlotReport, new_job
-from syphon.transfer import MOST_QUEUES, DestinationBackoff, Ended, Ring, Waiting
+from syphon.servicebus import SideFault
+from syphon.spark import JobResult, new_job
+from syphon.transfer import MOST_QUEUES, DestinationBackoff, Ended, Ring, WaitingMessages
 
 from .backoffs import Backoffs
-from .running_slot import FIRST_RETRY, LONGEST_RETRY, QueueWork, RunningSlot
 from .slot_budget import SlotBudget
+
+FIRST_RETRY, LONGEST_RETRY = 2.0, 120.0
+"""Seconds between attempts while something fails: they double from the first to the longest."""
+
+
+@dataclass(slots=True, eq=False)
+class RunningSlot:
+    """A running job with one slot."""
+
+    job: str
+    started_at: float
+    queues: dict[str, HandOver]
+    """The queues that it was handed and whose service it has not reported as ended."""
+    began_at: float | None = None
+    """When it first reported."""
+    report: SlotReport | None = None
+    is_leaving: bool = False
+    makes_room: bool = False
+    """It ends for a pair that has no slot."""
+    misses_primary: bool = False
+    """It could not reach the primary. It gets no queue until it has."""
+    successor: RunningSlot | None = None
+    """The slot that takes over its queues. It stops when the successor serves them."""
+    before: dict[str, Counters] = field(default_factory=dict)
+    """Its counters of a queue when the queue was handed to it."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it can serve another queue."""
+        is_accepting = self.report is not None and self.report.is_accepting
+        return is_accepting and not self.misses_primary and len(self.queues) < MOST_QUEUES
+
+    @property
+    def is_saturated(self) -> bool:
+        """Whether it has more work than it can do."""
+        return self.report is not None and self.report.is_saturated
+
+
+@dataclass(slots=True)
+class QueueWork:
+    """One backlog queue, as seen by the dispatcher."""
+
+    name: str
+    number: int = 0
+    """How many times it was handed to a slot."""
+    slots: int = 0
+    """How many slots serve it."""
+    ring: Ring | None = None
+    """It has rung, and no slot serves it yet."""
+    trouble: str = ""
+    """Why its last service failed; empty if it did not."""
+    arm_at: float | None = None
+    """When to listen to it again, after a failure."""
+    retry: float = FIRST_RETRY
+
+    @property
+    def is_working(self) -> bool:
+        return self.slots > 0 or self.ring is not None
+
 
 log = logging.getLogger(__name__)
 
 STARTS_WITHIN = 5.0
 """Seconds in which a slot that has a place reports for the first time."""
 MOST_FAILING = 500
-"""Destinations that have failed and are handed to a slot with a queue: an order must stay small."""
+"""Failing destinations that are handed to a slot with a queue: an order must stay small."""
 SHORT_LEASE = 10.0
 """Seconds after which a slot makes room if another pair has none."""
 
@@ -39,9 +99,9 @@ SHORT_LEASE = 10.0
 class Listening(Protocol):
     """What a dispatcher needs of the pair's listener."""
 
-    def arm(self, queue: str, look: bool = False) -> None: ...
+    def arm(self, queue: str, scan: bool = False) -> None: ...
 
-    def waiting(self, queue: str) -> Mapping[str, Waiting]: ...
+    def waiting(self, queue: str) -> Mapping[str, WaitingMessages]: ...
 
     def fault(self, fault: SideFault) -> None: ...
 
@@ -51,9 +111,9 @@ class Listening(Protocol):
 
 
 RunJob = Callable[[str, tuple[HandOver, ...], tuple[DestinationBackoff, ...]], JobResult]
-"""Runs one job with one slot on some queues, until it has ended."""
+"""Runs one job with one slot on some queues, until it ends."""
 Background = Callable[[Callable[[], None]], None]
-"""Runs a function beside the others: a thread, or a simulated one."""
+"""Runs a function concurrently: in a thread, or in a simulated one."""
 
 
 class Dispatcher:
@@ -90,7 +150,7 @@ class Dispatcher:
         self._events: deque[Callable[[], None]] = deque()
         self._is_stopping = False
         self.news = threading.Event()
-        """Set when there is an event: the owner turns the dispatcher then, or after a short while."""
+        """Set when there is an event: the owner then turns the dispatcher. Without events it does so regularly."""
 
     # --- for other threads ---------------------------------------------------------------------------------------
 
@@ -109,7 +169,7 @@ class Dispatcher:
         self._is_stopping = True
 
     def end(self) -> None:
-        """Starts no more jobs, and stops the slots that run."""
+        """Starts no more jobs, and stops the running slots."""
         self.stop()
         self.renew()
 
@@ -120,7 +180,7 @@ class Dispatcher:
     # --- its own thread ------------------------------------------------------------------------------------------
 
     def turn(self) -> None:
-        """Takes in what has happened, and hands out queues."""
+        """Processes events and reports, and hands queues to slots."""
         self.news.clear()
         while self._events:
             self._events.popleft()()
@@ -133,7 +193,7 @@ class Dispatcher:
         self._arm_again()
 
     def _read(self, slot: RunningSlot) -> None:
-        """Takes in the newest report of a slot."""
+        """Reads the newest report of a slot."""
         report = self._control.report_of(slot.job)
         if report is None or report is slot.report:
             return
@@ -141,7 +201,7 @@ class Dispatcher:
         if slot.began_at is None:
             slot.began_at = self._now()
         self._learn(report)
-        if report.fault is not None:  # before the slot has given back what it has in hand
+        if report.fault is not None:  # before the slot has abandoned its messages in flight
             self._listening.fault(report.fault)
         if report.is_primary_connected:
             slot.misses_primary = False
@@ -149,27 +209,27 @@ class Dispatcher:
         for handed in list(slot.queues.values()):
             found = report.of(handed.queue)
             if found is not None and found.number >= handed.number:
-                # Without a reason the attempt has died, and the job ends with an error or tries again.
+                # Without a reason the task attempt has died, and Spark retries it or fails the job.
                 if not found.is_served and (found.ended is not None or found.error):
                     self._service_ended(slot, found)
             elif not report.is_accepting:
-                self._take_back(slot, handed.queue)  # it came too late for this slot
+                self._take_back(slot, handed.queue)  # the slot was ending when the order arrived
                 self.queues[handed.queue].ring = Ring.NEW
 
     def _learn(self, report: SlotReport) -> None:
-        """Remembers which destinations back off, and that the others which took a message have worked."""
+        """Records which destinations back off, and forgets those that have taken a message since."""
         failing = {EntityPath.of(known.path).key for known in report.backing_off}
         recovered = {EntityPath.of(path).key for path in report.recovered}
-        for known in self._backoffs.known():
+        for known in self._backoffs.failing():
             key = EntityPath.of(known.path).key
             stats = (queue.stats.destinations.get(key) for queue in report.queues)
             has_worked = key in recovered or any(found is not None and found.forwarded for found in stats)
             if key not in failing and has_worked:
                 self._backoffs.forget(known.path)
-        self._backoffs.learn(report.backing_off)
+        self._backoffs.record(report.backing_off)
 
     def _service_ended(self, slot: RunningSlot, report: QueueReport) -> None:
-        """A slot has ended the service of a queue: it listens to the queue again, or another slot goes on."""
+        """Listens to a queue again whose service a slot has ended, or lets another slot serve it."""
         work = self.queues[report.queue]
         self._take_back(slot, report.queue)
         if report.error:
@@ -179,7 +239,7 @@ class Dispatcher:
         work.retry, work.trouble = FIRST_RETRY, ""
         if work.is_working:
             return
-        if report.ended is Ended.PRIMARY_AWAY:
+        if report.ended is Ended.PRIMARY_UNREACHABLE:
             slot.misses_primary = True
             self._listening.missed_primary()
             work.arm_at = self._now() + FIRST_RETRY
@@ -187,8 +247,8 @@ class Dispatcher:
             work.ring = Ring.NEW
         else:
             before = slot.before.get(report.queue, Counters())
-            # Nothing received: what is left is locked by others. Only a receive notices when those locks expire.
-            self._listening.arm(report.queue, look=report.counters.received > before.received)
+            # Nothing received: others hold the locks of the remaining messages. Only a receive notices their expiry.
+            self._listening.arm(report.queue, scan=report.counters.received > before.received)
 
     def _take_back(self, slot: RunningSlot, queue: str) -> None:
         del slot.queues[queue]
@@ -197,7 +257,7 @@ class Dispatcher:
 
     def _fail(self, work: QueueWork, error: str) -> None:
         work.trouble = error
-        log.warning("%s: %s: %s; next try in %.0f s", self._pair, work.name, error, work.retry)
+        log.warning("%s: %s: %s; retrying in %.0f s", self._pair, work.name, error, work.retry)
         work.arm_at = self._now() + work.retry
         work.retry = min(2 * work.retry, LONGEST_RETRY)
 
@@ -205,7 +265,7 @@ class Dispatcher:
         for work in self.queues.values():
             if work.arm_at is not None and self._now() >= work.arm_at:
                 work.arm_at = None
-                self._listening.arm(work.name, look=True)
+                self._listening.arm(work.name, scan=True)
 
     # --- handing out ---------------------------------------------------------------------------------------------
 
@@ -219,27 +279,27 @@ class Dispatcher:
             for work in waiting[: MOST_QUEUES - len(slot.queues)]:
                 self._hand_over(slot, work)
         elif any(self._is_starting(slot) for slot in self._slots.values()):
-            return  # it takes them in a moment
+            return  # it will take them
         elif self._start(waiting[:MOST_QUEUES]) is None and not self._slots:
             self._budget.ask(self._pair)
 
     def _is_starting(self, slot: RunningSlot) -> bool:
-        """Whether a slot will report in a moment. If it takes longer, Spark has no place for it now."""
+        """Whether a slot will report soon. If it takes longer, Spark has no place for it."""
         return slot.report is None and self._now() - slot.started_at < STARTS_WITHIN
 
     def _wants_a_slot(self, work: QueueWork) -> bool:
         if work.ring is not None and work.slots:
-            work.ring = None  # a slot serves it already
+            work.ring = None  # a slot already serves it
         elif work.ring is not None and self._is_paused(work.name):
             work.ring = None
-            self._listening.arm(work.name)  # it listens again when the pause is over
+            self._listening.arm(work.name)  # it rings again after `syphon resume`
         return work.ring is not None
 
     def _slot_with_room(self) -> RunningSlot | None:
         """The slot that takes the queues that have rung, if one can.
 
         A saturated slot is better than a new one, which takes seconds to start: each queue has its share of the window.
-        So is one that leaves, until its successor has started.
+        So is a slot whose successor has not started yet.
         """
         able = [slot for slot in self._slots.values() if slot.has_room and (not slot.is_leaving or slot.successor)]
         return min(able, key=lambda slot: (slot.is_leaving, slot.is_saturated, len(slot.queues)), default=None)
@@ -255,7 +315,7 @@ class Dispatcher:
         work.ring = None
         work.number += 1
         work.slots += 1
-        failing = self._backoffs.known()[:MOST_FAILING]
+        failing = self._backoffs.failing()[:MOST_FAILING]
         waiting = {EntityPath.of(known.path).key for known in failing}.union(self._listening.waiting(work.name))
         return HandOver(queue=work.name, number=work.number, waiting=tuple(sorted(waiting)), failing=failing)
 
@@ -266,13 +326,13 @@ class Dispatcher:
         handed = {work.name: self._next_hand_over(work) for work in works}
         job = new_job()
         slot = self._slots[job] = RunningSlot(job, self._now(), dict(handed))
-        known = self._backoffs.now()
+        known = self._backoffs.backing_off()
 
         def run() -> None:
             result: JobResult | BaseException
             try:
                 result = self._run_job(job, tuple(handed.values()), known)
-            except BaseException as error:  # the worker must end with it; in this thread it would be lost
+            except BaseException as error:  # it must end the worker; raised in this thread, it would be lost
                 result = error
             self._events.append(lambda: self._job_ended(slot, result))
             self.news.set()
@@ -281,7 +341,7 @@ class Dispatcher:
         return slot
 
     def _relieve(self) -> None:
-        """Starts another slot if every slot has more to do than it can."""
+        """Starts another slot if every slot is saturated."""
         running = [slot for slot in self._slots.values() if not slot.is_leaving]
         reports = [slot.report for slot in running if slot.report is not None and slot.report.is_saturated]
         if running and len(reports) == len(running):
@@ -323,7 +383,7 @@ class Dispatcher:
 
     def _job_ended(self, slot: RunningSlot, result: JobResult | BaseException) -> None:
         del self._slots[slot.job]
-        self._budget.give_back(self._pair, slot.makes_room)
+        self._budget.release(self._pair, slot.makes_room)
         if isinstance(result, BaseException):
             self.failure = (
                 result if isinstance(result, SyphonError) else SyphonError(f"{type(result).__name__}: {result}")
@@ -352,7 +412,7 @@ class Dispatcher:
         if counters.moved:
             served = {queue.queue for report in result.reports for queue in report.queues if queue.counters.moved}
             log.info(
-                "%s: %d forwarded from %s, %d dead-lettered, %d left",
+                "%s: job ended: %d forwarded from %s, %d dead-lettered, %d left in the backlog",
                 self._pair,
                 counters.forwarded,
                 next(iter(served)) if len(served) == 1 else plural(len(served), "queue"),
@@ -361,7 +421,7 @@ class Dispatcher:
             )
         for report in result.killed:
             log.warning(
-                "%s: a slot was killed; of the %d messages it had received, those not completed come again",
+                "%s: a slot was killed; messages it had not completed (of %d received) will be redelivered",
                 self._pair,
                 report.counters.received,
             )

@@ -8,18 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from syphon.config import PipelineSettings
+from syphon.control import ControlServer, Ending, Step
 from syphon.ledger import Ledger, LedgerWriter, check_ledger_path
 from syphon.model import SyphonError
-from syphon.spark import (
-    ControlServer,
-    Ending,
-    Jobs,
-    SparkWatch,
-    Step,
-    access_to,
-    check_session,
-    spark_session,
-)
+from syphon.spark import Jobs, SparkWatch, access_to, check_session, spark_session
 
 from .pauses import Pauses
 
@@ -29,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Everything that moves messages needs, started."""
+    """The running parts that a command needs to move messages."""
 
     spark: SparkSession
     control_server: ControlServer
@@ -37,7 +29,7 @@ class Engine:
     ledger: Ledger
     ledger_writer: LedgerWriter
     ending: Ending
-    """Its owner begins it when the command must end; then each step below has its share of the time."""
+    """The owner begins it when the command must end. Each step of the shutdown then has its share of the time."""
     watch: SparkWatch
 
 
@@ -49,10 +41,10 @@ def running_engine(
     spark: SparkSession | None = None,
     ends_process: bool = True,
 ) -> Iterator[Engine]:
-    """Starts all parts, and ends them in the order that loses no row, in the time that the ending has.
+    """Starts all parts, and stops them in the order that loses no row, within the time of the shutdown.
 
-    `say` is called with a line while the last rows of the ledger are written. `spark` is a session that is there: it is
-    used as it is, and keeps running. `ends_process`: a process whose ending takes too long is ended.
+    `say` is called with a line while the last rows of the ledger are written. `spark` is an existing session: it is
+    used as it is, and keeps running. `ends_process`: exit the process if the shutdown takes too long.
     """
     ending = Ending()
     with spark_session(pipeline, ending=ending, given=spark) as session:
@@ -71,10 +63,10 @@ def running_engine(
                 try:
                     yield Engine(session, control_server, jobs, ledger, writer, ending, watch)
                 finally:
-                    # A drain that is done waits for its ledger; a command that must end has no time for that.
+                    # A finished drain waits for its ledger; a command that must end has no time for that.
                     writer.finish(ending.left_for(Step.LEDGER) if ending.has_begun else None, say)
         except Exception as error:
-            # What a call of Spark raises when its JVM is gone says less than the watch does.
+            # The watch knows more than the error of a Spark call whose JVM has died.
             lost = None if isinstance(error, SyphonError) else watch.wait_for_failure(1.0)
             if lost is None:
                 raise

@@ -1,6 +1,6 @@
-"""How many messages a backlog queue holds: proven by a peek, or as the namespace says.
+"""How many messages a backlog queue holds: proven by a peek, or reported by the namespace.
 
-Only a peek proves that a queue is empty (D4). The counts of the namespace are hints: a throttled namespace says 0.
+Only a peek proves that a queue is empty (D4). The counts of the namespace are hints: a throttled namespace reports 0.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import NamedTuple
 
 from syphon.backlog import SelectedQueue, by_pair, secondary_administration
-from syphon.bus import Connection, MessageState, Peeked, connected, peek
 from syphon.config import SideSettings
 from syphon.model import SyphonError
+from syphon.servicebus import Connection, MessageState, Peeked, connected, peek
 
 log = logging.getLogger(__name__)
 
@@ -31,17 +31,17 @@ IN_THE_BACKLOG = (MessageState.ACTIVE, MessageState.DEFERRED)
 
 
 class PeekCount(NamedTuple):
-    """Active and deferred messages that a peek found in a queue, locked ones too."""
+    """Active and deferred messages that a peek found in a queue, including locked ones."""
 
     wanted: int
     others: int
-    """Messages outside the filter. All of them, unless the count ended early because enough were wanted."""
+    """Messages outside the filter: all of them, unless the count stopped at the limit of wanted messages."""
     deferred: int = 0
-    """How many of the wanted ones are deferred."""
+    """Deferred messages among the wanted ones."""
 
 
 class EmptinessCheck:
-    """Peeks into the backlog queues of one secondary, over a connection of the driver. Threads take turns."""
+    """Peeks into the backlog queues of one secondary, over a connection of the driver. Thread-safe."""
 
     def __init__(self, settings: SideSettings, connect: Connect = connected) -> None:
         self._settings = settings
@@ -51,7 +51,7 @@ class EmptinessCheck:
         self._lock = threading.Lock()
 
     def count(self, queue: str, wants: Callable[[Peeked], bool], at_most: int) -> PeekCount:
-        """Counts the active and deferred messages of a queue, until it has found `at_most` that are wanted."""
+        """Counts the active and deferred messages of a queue, until it has found `at_most` wanted ones."""
         with self._lock:
             if self._connection is None or self._connection.wire.failure is not None:
                 self._held.close()
@@ -76,7 +76,7 @@ class EmptinessCheck:
 
 
 def counts_of(selected: Sequence[SelectedQueue]) -> MessageCounts:
-    """The namespace's own counts, asked once. They need the Manage claim; a drain works without them."""
+    """The namespace's own counts, read once. They need the Manage claim; a drain works without them."""
     counts: MessageCounts = {}
     for pair, queues in by_pair(selected):
         try:

@@ -1,10 +1,10 @@
-"""One pair of a running worker: it finds or creates the backlog queues, and joins the listener and the dispatcher.
+"""One pair of a running worker: it finds or creates the backlog queues, and connects the listener to the dispatcher.
 
-The listener hears that a queue has messages and rings. The dispatcher hands the queue to a slot, which serves it until
-it is quiet. Then the doorbell of the queue is armed again.
+The listener notices that a queue has messages, and rings. The dispatcher hands the queue to a slot, which serves it
+until it is quiet. Then the doorbell of the queue is armed again.
 
-A pair that faults is closed (C1, C2), and set up again after a while, with a new listener and a new dispatcher. Other
-pairs do not notice.
+A pair that faults is closed (C1, C2), and set up again later with a new listener and a new dispatcher. Other pairs are
+not affected.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from syphon.backlog import plan, provision, queue_names, secondary_administration
-from syphon.bus import Administration, Pair, SideFault, namespace_of
 from syphon.config import PairSettings, PipelineSettings
+from syphon.control import ControlServer, HandOver
 from syphon.model import Faulted, SyphonError, duration
-from syphon.spark import ControlServer, HandOver, JobResult, Jobs
+from syphon.servicebus import Administration, Pair, SideFault, namespace_of
+from syphon.spark import JobResult, Jobs
 from syphon.transfer import DestinationBackoff, Listener, PumpOptions
 
 from .backoffs import Backoffs
-from .dispatcher import Dispatcher
+from .dispatcher import FIRST_RETRY, LONGEST_RETRY, Dispatcher, QueueWork
 from .pauses import Pauses
-from .running_slot import FIRST_RETRY, LONGEST_RETRY, QueueWork
 from .slot_budget import SlotBudget
 
 log = logging.getLogger(__name__)
@@ -33,27 +33,27 @@ log = logging.getLogger(__name__)
 TURN = 0.2
 """Seconds between turns of the dispatcher while nothing happens."""
 LINGER = 5.0
-"""Seconds that a slot waits for another queue before it ends: to start one takes longer than to hand over a queue."""
+"""Seconds that a slot waits for another queue before it ends: starting a slot takes longer than a hand-over."""
 BACKSTOP = 30.0
 """Seconds beyond its lease after which a slot ends by itself, whatever the driver does."""
 MOST_OUTCOMES = 200_000
-"""Outcomes after which a slot ends: they wait in its memory until then."""
+"""Outcomes after which a slot ends: it holds them in memory until then."""
 FIRST_SET_UP, LONGEST_SET_UP = 30.0, 300.0
 """Seconds until a faulted pair is set up again: they double from the first to the longest."""
 PROVEN = 10.0
-"""Seconds for which a pair that was set up again must have had both connections before it counts as working: a
-namespace may accept a key and refuse what it is used for a moment later."""
+"""Seconds for which a pair that was set up again must have both connections before it counts as working: a namespace
+may accept a key, and a moment later refuse the operation."""
 
 
 @dataclass(slots=True, eq=False)
 class PairFault:
-    """Why a pair is closed, and when it is set up again. Times are those of the monotonic clock."""
+    """Why a pair is closed, and when it is set up again. Times are monotonic."""
 
     cause: SideFault
     since: float
-    """When it faulted; attempts to set it up again that failed do not count."""
+    """When it first faulted, before any failed attempt to set it up again."""
     retry: float
-    """Seconds from the last attempt to the next, unless a reload hurries it."""
+    """Seconds from the last attempt to the next, unless a reload comes first."""
     next_set_up: float
     """In the past: the pair is being set up."""
 
@@ -75,7 +75,7 @@ class PairWorker:
         self.settings = settings
         self.listener: Listener | None = None
         """None until the backlog queues are known to exist, and while the pair is closed after a fault. Only the thread
-        of the pair sets it; other threads take it once, because it may be None a moment later."""
+        of the pair sets it; other threads read it once, because it may become None at any time."""
         self.trouble: SyphonError | None = None
         """Why the backlog queues are not known yet."""
         self.fault: PairFault | None = None
@@ -122,13 +122,13 @@ class PairWorker:
         return None
 
     def start(self) -> None:
-        """Begins to look for the backlog queues, and then to listen to them."""
+        """Starts the thread that finds the backlog queues and listens to them."""
         self._thread.start()
 
     def reload(self, settings: PairSettings) -> None:
-        """Takes over the rate and the destinations. Slots with other destinations end early, and new ones start.
+        """Applies a new rate and new destinations. Slots with other destinations end early, and new ones start.
 
-        After other renames the listener looks at the messages again that wait for a destination.
+        If renames have changed, the listener scans the messages that wait for a destination again.
         """
         renamed = settings.destinations.renames != self.settings.destinations.renames
         changed = settings.destinations != self.settings.destinations
@@ -138,10 +138,10 @@ class PairWorker:
         if changed and self._dispatcher is not None:
             self._dispatcher.renew()
         if renamed and (listener := self.listener) is not None:
-            listener.look_again()
+            listener.rescan()
 
     def set_up_now(self) -> None:
-        """Sets the pair up again without further delay, if it is faulted: the operator may have removed the cause."""
+        """Sets a faulted pair up again without further delay: the operator may have removed the cause."""
         self._hurry.set()
 
     def silence(self) -> None:
@@ -180,7 +180,7 @@ class PairWorker:
         return self._jobs.run(self.settings, queues, [options], backing_off, self.settings.rate, job)
 
     def _serve(self) -> SideFault | None:
-        """Turns the dispatcher until the pair faults, or the worker has stopped: then it returns None."""
+        """Turns the dispatcher until the pair faults, or until the worker stops: then it returns None."""
         listener, dispatcher, connected_at = self.listener, self._dispatcher, None
         while listener is not None and dispatcher is not None and not self._over.is_set():
             dispatcher.turn()
@@ -206,7 +206,7 @@ class PairWorker:
         fault, self.fault, self._retry = self.fault, None, FIRST_SET_UP
         if fault is not None:
             lasted = duration(round(time.monotonic() - fault.since))
-            log.info("%s: the pair works again, after %s", self.settings.name, lasted)
+            log.info("%s: the pair has recovered after %s", self.settings.name, lasted)
 
     def _close(self) -> None:
         """Stops the slots of the pair, then closes the other side. The listener faults it after five seconds (C1)."""
@@ -215,7 +215,7 @@ class PairWorker:
             return
         listener.silence()
         dispatcher.end()
-        self._budget.withdraw(self.settings.name)  # it may wait for a slot of another pair
+        self._budget.withdraw(self.settings.name)  # it may be waiting for a slot of another pair
         while dispatcher.is_working and not listener.pair.has_ended and not self._over.is_set():
             dispatcher.turn()
             dispatcher.news.wait(TURN)
@@ -223,9 +223,9 @@ class PairWorker:
         self.listener = None
 
     def _wait_for_set_up(self) -> None:
-        """Waits until the pair is to be set up again, or the worker stops.
+        """Waits until the pair is due to be set up again, or the worker stops.
 
-        It goes on until the slots have ended in any case: those of the next set-up would share the queues with them.
+        It always waits until the slots have ended: those of the next set-up would share the queues with them.
         """
         dispatcher, fault = self._dispatcher, self.fault
         while fault is not None and not self._over.is_set():
@@ -242,7 +242,7 @@ class PairWorker:
     # --- opening -------------------------------------------------------------------------------------------------
 
     def _open(self) -> SideFault | None:
-        """Finds or creates the backlog queues, however long it takes: an outage is no reason to give up (C3).
+        """Finds or creates the backlog queues, and retries forever while there is an outage (C3).
 
         Returns the fault if the secondary cannot be used.
         """
@@ -257,7 +257,7 @@ class PairWorker:
                 return SideFault.of("secondary", error)
             except SyphonError as error:
                 self.trouble = error
-                log.warning("%s: %s; next try in %.0f s", self.settings.name, error, retry)
+                log.warning("%s: %s; retrying in %.0f s", self.settings.name, error, retry)
                 self._stopping.wait(retry)
                 retry = min(2 * retry, LONGEST_RETRY)
         return None
@@ -298,7 +298,7 @@ class PairWorker:
         )
         self.listener, self._dispatcher = listener, dispatcher
         listener.start()
-        log.info("%s: listening to %d backlog queues of %s", settings.name, len(queues), listener.name)
+        log.info("%s: listening on %d backlog queues in %s", settings.name, len(queues), settings.secondary.host)
 
     def _is_paused(self, queue: str) -> bool:
         return self._pauses.holds_queue(self.settings.name, queue)
@@ -309,7 +309,7 @@ def _in_a_thread(function: Callable[[], None]) -> None:
 
 
 def provisioned(pair: PairSettings, sleep: Callable[[float], None]) -> Sequence[str]:
-    """Creates the backlog queues of a pair that do not exist, and returns the names of all (P1 to P5)."""
+    """Creates the missing backlog queues of a pair, and returns the names of all (P1 to P5)."""
     administration: Administration | None = None
     try:
         administration = secondary_administration(pair)

@@ -1,7 +1,7 @@
-"""What the operator has paused: pairs, backlog queues, destinations. A file keeps it over a restart.
+"""What the operator has paused: pairs, backlog queues, destinations. A file keeps the pauses across restarts.
 
-The worker does not listen to a paused queue, and stops its slots. Messages for a paused destination stay in the
-backlog, and messages for other destinations pass them.
+The worker does not listen to a paused queue, and stops its slots. Messages for a paused destination are left in the
+backlog, and messages for other destinations overtake them.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from syphon.durable_files import write_state
 from syphon.model import EntityPath, SyphonError
-
-from .state_file import write_state
 
 log = logging.getLogger(__name__)
 
@@ -48,10 +47,10 @@ class _State(BaseModel):
 
 
 class Pauses:
-    """All pauses of a worker. Many threads may read them; one at a time changes them."""
+    """All pauses of a worker. Thread-safe."""
 
     def __init__(self, file: Path | None = None) -> None:
-        """Without a file, pauses end with the process. A file that is not valid raises `StateUnreadable`."""
+        """Without a file, pauses end with the process. An invalid file raises `StateUnreadable`."""
         self._file = file
         self._lock = threading.Lock()
         self._held = frozenset(_read(file)) if file is not None and file.exists() else frozenset[Pause]()
@@ -94,7 +93,7 @@ class Pauses:
         try:
             write_state(self._file, _State(paused=self.all()).model_dump_json(indent=2, exclude_none=True))
         except OSError as error:
-            log.error("pauses will not outlast a restart: %s cannot be written: %s", self._file, error)
+            log.error("pauses will not survive a restart: %s cannot be written: %s", self._file, error)
 
 
 def _read(file: Path) -> list[Pause]:

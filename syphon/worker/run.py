@@ -1,9 +1,9 @@
-"""The worker: it listens to the backlog queues of its pairs and moves their messages, until it is told to stop.
+"""The worker: it listens to the backlog queues of its pairs and moves their messages until it is stopped.
 
-Pairs are supervised one by one: one that faults is closed and set up again later, and the others go on (C1 to C3). The
-worker ends when all its pairs are faulted, and when Spark's JVM ends. Stopping is a sequence, and each of its steps has
-its share of the time (`Ending`): the worker stops listening; slots finish or give back the messages in hand; both sides
-of every pair are closed.
+The worker supervises each pair separately: it closes a pair that faults and sets it up again later, and the others
+continue (C1 to C3). The worker ends when all pairs have faulted, or when Spark's JVM ends. To stop, the worker first
+stops listening; then slots forward or abandon the messages in flight; then both sides of every pair are closed. Each
+step has its share of the time (`Ending`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable, Mapping
 
 from syphon.config import Config
+from syphon.control import FAULTED, STOPPED, ControlServer, Ending, Step
 from syphon.model import Faulted, NotAuthorized, SyphonError, duration
-from syphon.spark import FAULTED, STOPPED, ControlServer, Ending, Jobs, SparkWatch, Step
+from syphon.spark import Jobs, SparkWatch
 
 from .pair_worker import PairFault, PairWorker
 from .pauses import Pauses
@@ -25,7 +26,7 @@ log = logging.getLogger(__name__)
 
 TURN = 0.2
 JVM_IS_GONE_WITHIN = 1.0
-"""Seconds from the first failed call of Spark to the end of its JVM, if that is the reason."""
+"""Seconds from the first failed Spark call to the end of the JVM, if that is the cause."""
 
 
 class Worker:
@@ -41,13 +42,13 @@ class Worker:
         ending: Ending | None = None,
         watch: SparkWatch | None = None,
     ) -> None:
-        """`ending` and `watch` are those of the engine: it ends after the worker, in the time that is left."""
+        """`ending` and `watch` belong to the engine: it stops after the worker, in the remaining time."""
         self._ending = ending or Ending()
         self._watch = watch or SparkWatch(self._ending)
         self._stopping = threading.Event()
         self._control_server = control_server
         self._reported: dict[str, PairFault] = {}
-        """The newest fault of each pair that the log has."""
+        """The last fault of each pair that was logged."""
         pauses = pauses or Pauses()
         budget = SlotBudget(lambda: jobs.most_slots)
         self.pairs = [
@@ -57,12 +58,12 @@ class Worker:
         self.reload(config)
 
     def start(self) -> None:
-        """Begins to serve the pairs, each in threads of its own."""
+        """Starts to serve the pairs, each in its own threads."""
         for pair in self.pairs:
             pair.start()
 
     def run(self, turned: Callable[[], None] = lambda: None) -> SyphonError | None:
-        """Waits until the worker is stopped, or must end: then it returns the reason. `turned` feeds a watchdog."""
+        """Waits until the worker is stopped, or must end; then returns the reason. `turned` feeds a watchdog."""
         reason: SyphonError | None = None
         while not self._stopping.is_set() and reason is None:
             turned()
@@ -73,12 +74,12 @@ class Worker:
                 or self._check_faults()
             )
         if reason is not None and not isinstance(reason, Faulted):
-            # A call of Spark that fails because its JVM has gone says less than the watch does.
+            # The watch knows more than the error of a Spark call whose JVM has died.
             reason = self._watch.wait_for_failure(JVM_IS_GONE_WITHIN) or reason
-        return self._leave(reason, turned)
+        return self._shut_down(reason, turned)
 
     def _check_faults(self) -> Faulted | None:
-        """Logs the faults of pairs. Returns why the worker must end, if none of its pairs is left."""
+        """Logs the faults of pairs. Returns why the worker must end, if all its pairs have faulted."""
         faults = {pair: fault for pair in self.pairs if (fault := pair.fault) is not None}
         if len(faults) == len(self.pairs):
             return _no_pair_left(faults)
@@ -87,8 +88,7 @@ class Worker:
             if self._reported.get(name) is not fault:
                 self._reported[name] = fault
                 log.error(
-                    "The pair %s has faulted, its %s cannot be used: %s It is closed and set up again in %s; the other "
-                    "pairs go on.",
+                    "The pair %s has faulted, its %s is unusable: %s Reopening it in %s; the other pairs continue.",
                     name,
                     fault.cause.side,
                     _sentence(fault.cause.text),
@@ -101,15 +101,15 @@ class Worker:
         return self._stopping.is_set()
 
     def stop(self) -> None:
-        """Asks the worker to end. Safe in a signal handler."""
+        """Tells the worker to stop. Safe in a signal handler."""
         self._ending.begin(STOPPED)
         self._stopping.set()
 
     def reload(self, config: Config) -> None:
-        """Takes over rates and destinations. Pairs, namespaces and queues stay as they are until the next start.
+        """Applies new rates and destinations. Pairs, namespaces and queues stay as they are until the next start.
 
-        A running job with other destinations ends early, and the next job uses the new ones. A pair that is faulted is
-        set up again at once.
+        A running job with other destinations ends early, and the next job uses the new ones. A faulted pair is set up
+        again at once.
         """
         fresh = {pair.name: pair for pair in config.pairs}
         for pair in self.pairs:
@@ -118,9 +118,9 @@ class Worker:
             pair.set_up_now()
             self._control_server.set_rate(settings.name, settings.rate, settings.rate_share)
 
-    # --- ending --------------------------------------------------------------------------------------------------
+    # --- stopping ------------------------------------------------------------------------------------------------
 
-    def _leave(self, reason: SyphonError | None, turned: Callable[[], None]) -> SyphonError | None:
+    def _shut_down(self, reason: SyphonError | None, turned: Callable[[], None]) -> SyphonError | None:
         """Stops listening first, so that no job begins; then the slots, while both sides are open; then the sides."""
         self._ending.begin(STOPPED if reason is None else FAULTED)
         self._stopping.set()
@@ -133,12 +133,12 @@ class Worker:
             time.sleep(TURN / 4)
         for pair in self.pairs:
             if pair.is_working:
-                log.warning("%s: some messages in hand were not finished; they come again", pair.settings.name)
+                log.warning("%s: some messages were still in flight; they are redelivered", pair.settings.name)
         self._close_pairs()
         return reason
 
     def _close_pairs(self) -> None:
-        """Closes both sides of every pair, all at once: many pairs have no more time than one."""
+        """Closes both sides of all pairs in parallel: many pairs have no more time than one."""
         threads = [threading.Thread(target=pair.stop, name="close pair", daemon=True) for pair in self.pairs]
         for thread in threads:
             thread.start()
@@ -147,13 +147,11 @@ class Worker:
 
 
 def _no_pair_left(faults: Mapping[PairWorker, PairFault]) -> Faulted:
-    """Why a worker ends whose pairs are all faulted. A worker that was refused from the start is not authorized."""
+    """Why a worker ends whose pairs have all faulted. A worker that was refused from the start is not authorized."""
     is_refused = all(fault.cause.denied and not pair.has_worked for pair, fault in faults.items())
     causes = [f"the {fault.cause.side} of {pair.settings.name}: {fault.cause.text}" for pair, fault in faults.items()]
     (name, *others) = (pair.settings.name for pair in faults)
-    what = (
-        "All pairs have faulted, and the worker ends" if others else f"The pair {name} has faulted, and the worker ends"
-    )
+    what = "All pairs have faulted, the worker exits" if others else f"The pair {name} has faulted, the worker exits"
     return (NotAuthorized if is_refused else Faulted)(f"{what}: {' '.join(map(_sentence, causes))}")
 
 

@@ -8,15 +8,15 @@ from collections.abc import Callable
 
 
 class SlotBudget:
-    """How many slots may still start, and which pair gives one up for a pair that has none. Safe for threads."""
+    """How many slots may still start, and which pair ends one for a pair that has none. Thread-safe."""
 
     def __init__(self, most: Callable[[], int]) -> None:
-        """`most` is how many slots Spark runs at once. It is asked when the first slot starts."""
+        """`most` returns how many slots Spark runs at once. It is called when the first slot starts."""
         self._most = most
         self._taken: Counter[str] = Counter()
         """The slots of each pair."""
         self._leaving = 0
-        """Slots that end so that a pair without one gets their place."""
+        """Slots that are ending for pairs without a slot."""
         self._waiting: set[str] = set()
         self._lock = threading.Lock()
 
@@ -29,14 +29,14 @@ class SlotBudget:
             self._waiting.discard(pair)
             return True
 
-    def give_back(self, pair: str, made_room: bool = False) -> None:
-        """A slot has ended. `made_room`: because `makes_room` said so."""
+    def release(self, pair: str, made_room: bool = False) -> None:
+        """Returns the place of a slot that has ended. `made_room`: it ended because of `makes_room`."""
         with self._lock:
             self._taken[pair] -= 1
             self._leaving -= made_room
 
     def _is_free_for(self, pair: str) -> bool:
-        """A free slot is kept for each pair that waits for one."""
+        """Whether a slot is free beyond those reserved for waiting pairs."""
         return self._free > (0 if pair in self._waiting else len(self._waiting))
 
     @property
@@ -46,19 +46,19 @@ class SlotBudget:
     # --- pairs without a slot ------------------------------------------------------------------------------------
 
     def ask(self, pair: str) -> None:
-        """A pair has messages and no slot: a slot of another pair makes room for it."""
+        """Reserves the next free slot for a pair that has messages and no slot."""
         with self._lock:
             self._waiting.add(pair)
 
     def withdraw(self, pair: str) -> None:
-        """A pair needs no slot any more."""
+        """Drops the reservation of a pair that no longer needs a slot."""
         with self._lock:
             self._waiting.discard(pair)
 
     def makes_room(self, pair: str) -> bool:
-        """Whether a slot of this pair must end now for a pair that has none; the caller ends it then.
+        """Whether a slot of this pair must end for a pair that has none; the caller then ends it.
 
-        One slot ends for each pair that waits, of the pairs that have the most: the others go on as they are.
+        For each waiting pair, one slot ends, of a pair that has the most slots. The others continue.
         """
         with self._lock:
             if len(self._waiting) <= self._leaving + self._free or self._taken[pair] < max(self._taken.values()):

@@ -7,9 +7,9 @@ error becomes a `Problem`: file, line, path, value, what is wrong and what to do
 
 from .durations import LONGEST, Between, Duration, parse_duration, write_duration
 from .problems import InvalidSetting, Loc, Mistake, Problem, SettingsError
-from .reading import Document, parse, read, resolve
-from .renewable import RenewableSecret, make_renewable
-from .validation import Settings, given, looks_secret, together, unique, validate
+from .reader import Document, parse, read, resolve
+from .secrets import RenewableSecret, make_renewable
+from .validator import Settings, given, looks_secret, together, unique, validate
 
 __all__ = [
     "Between",

@@ -13,7 +13,7 @@ import pytest
 from tests.support.tools import ROOT
 
 PACKAGES = sorted(init.parent.name for init in (ROOT / "syphon").glob("*/__init__.py"))
-LAZY = ("ops", "spark", "worker")
+LAZY = ("control", "datasource", "operations", "spark", "status", "worker")
 SHARED = {
     # Public classes of two modules that an application chooses between, as in the Azure SDK.
     "PairedClient": {"sender.aio", "sender.sync"},
@@ -40,7 +40,7 @@ def test_a_lazy_front_door_knows_the_module_of_every_name(package: str) -> None:
 
 
 def test_commands_without_spark_do_not_load_it() -> None:  # D11
-    code = "import syphon.cli, syphon.ops, syphon.worker, sys; print('pyspark' in sys.modules)"
+    code = "import syphon.cli, syphon.status, syphon.worker, sys; print('pyspark' in sys.modules)"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert told.stdout.strip() == "False"
 

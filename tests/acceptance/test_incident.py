@@ -63,7 +63,7 @@ def test_every_command_has_come_to_the_end_that_it_should(seen: Seen) -> None:
 
 def test_a_renamed_destination_is_said_before_and_after(seen: Seen) -> None:  # D13
     for command in ("inspect", "dry_run"):
-        assert "Messages for returns go to orders: it is renamed." in seen.texts[command], command
+        assert "Messages for returns go to orders (renamed)." in seen.texts[command], command
     assert "would wait for returns" not in seen.texts["dry_run"], "orders was asked, and takes messages"
     said = " ".join(plain(seen.texts["report"]).split())
     assert "Renamed destinations destination went to messages forwarded returns orders 2 2" in said

@@ -21,8 +21,8 @@ def test_the_incident_runs_from_top_to_bottom_and_its_stored_outputs_are_fresh(t
     found, expected = stable_outputs(executed(NOTEBOOK, tmp_path)), stable_outputs(stored)
     assert found == expected, "run `make notebook`, and read the difference before you commit it"
     shown = "\n".join(text for cell in expected for text in cell)
-    assert "Nothing is left: 42 forwarded." in shown
-    assert "All 42 messages arrived. Every receipt is accounted for." in shown
+    assert "The backlog is empty: 42 forwarded." in shown
+    assert "All 42 messages arrived. Every delivery is accounted for." in shown
 
 
 def test_a_stored_output_that_is_not_fresh_would_be_noticed() -> None:

@@ -1,4 +1,4 @@
-"""docs/operations.md shows an incident with the real output of each command: it is played again, and compared."""
+"""examples/incident.md shows an incident with the real output of each command: it is played again, and compared."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_every_command_of_the_page_says_today_what_the_page_shows(now: list[Type
 def test_a_text_that_has_changed_is_found() -> None:
     shown = on_the_page()[-1].said
     assert essence(shown) != essence(shown.replace("400 of 430", "401 of 430"))
-    assert essence(shown) != essence(shown.replace("Every receipt is accounted for.", ""))
+    assert essence(shown) != essence(shown.replace("Every delivery is accounted for.", ""))
 
 
 def test_the_page_has_no_path_of_a_machine() -> None:

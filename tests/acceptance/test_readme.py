@@ -37,7 +37,7 @@ def test_the_five_lines_of_the_readme_forward_every_message(tmp_path: Path) -> N
     try:
         for line in shell.stdout:
             told.append(line)
-            if "Every receipt is accounted for." in line:
+            if "Every delivery is accounted for." in line:
                 break
         assert shell.wait(60) == 0, "".join(told)
     finally:

@@ -15,14 +15,14 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from click.testing import CliRunner
 from pydantic import SecretStr
 
-from syphon.bus.factory import namespace_of
-from syphon.bus.namespace import Namespace
-from syphon.bus.pair import Pair
 from syphon.cli.root import main
 from syphon.config import SideSettings, load_config
 from syphon.emulator import BackgroundEmulator, Claim, EmulatorSettings, Outage, PolicySettings, QueueDescription
 from syphon.emulator import NamespaceSettings as LocalNamespace
 from syphon.model.errors import SyphonError
+from syphon.servicebus.factory import namespace_of
+from syphon.servicebus.namespace import Namespace
+from syphon.servicebus.pair import Pair
 from syphon.transfer.pump import Pump, PumpOptions
 
 KEY, WRONG, READER = "the-key-of-the-owner", "a-key-that-is-wrong", "the-key-of-a-reader"

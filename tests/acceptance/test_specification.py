@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 SPECIFICATION = ROOT / "docs/specification.md"
 DESIGN = ROOT / "docs/design.md"
 SECURITY = ROOT / "docs/security.md"
-EMULATOR = ROOT / "docs/emulator.md"
+EMULATOR = ROOT / "tests/integration/emulator/RECORD.md"
 LETTERS = "PMSCFXDT"
 CITED = re.compile(
     rf"""(?<![\w.\-])           # no part of a word or of another number

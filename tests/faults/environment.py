@@ -13,12 +13,12 @@ from typing import Any
 import yaml
 from pydantic import SecretStr
 
-from syphon.bus.connection import Connection
-from syphon.bus.factory import connected
-from syphon.bus.links import LinkState, RawSender
-from syphon.bus.peeking import peek
 from syphon.config import SideSettings, Transport
 from syphon.model.errors import DestinationMissing, SyphonError
+from syphon.servicebus.connection import Connection
+from syphon.servicebus.factory import connected
+from syphon.servicebus.links import LinkState, RawSender
+from syphon.servicebus.queue_peek import peek
 from tests.faults.checker import BACKLOG, DEAD, HOME, Found
 from tests.faults.messages import EVENTS, ONCE, ORDERS, SESSIONS, Input
 from tests.support.processes import WITHIN, EmulatedPair, Running
@@ -94,7 +94,7 @@ class Site(EmulatedPair):
                         if sent.error is None:
                             self.acknowledged.add(sent.ticket.identity)
                 are_lost = any(sender.state is LinkState.LOST for sender in senders)
-                return are_lost or not (waiting or any(sender.under_way for sender in senders))
+                return are_lost or not (waiting or any(sender.in_flight for sender in senders))
 
             exchange_until(connection, is_done)
 

@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from syphon.cli import ExitCode
+from syphon.model import ExitCode
 from tests.faults.checker import Verdict
 from tests.faults.environment import PRIMARY, QUEUE, SECONDARY
 from tests.faults.messages import Input
@@ -31,7 +31,7 @@ SILENT_FOR = 5
 """Seconds without an answer of the driver after which a slot stops (D7)."""
 
 
-CLAIM = "Every receipt is accounted for"
+CLAIM = "Every delivery is accounted for"
 
 
 class OnSpark(Scenario):
@@ -193,7 +193,7 @@ class SecondSignal(OnRun):
 
     def end(self, running: Running) -> Summary | None:
         running.process.send_signal(signal.SIGTERM)
-        running.until("Once more to leave at once")
+        running.until("Press Ctrl-C again")
         if self.ending is Ending.UNCLEAN:
             kill(running)
         else:
@@ -218,7 +218,7 @@ class OutagesOneAfterAnother(OnRun):
         self.before = self.site.moved()
         assert self.before < self.volume, "it was too late to be in the middle"
         change(PRIMARY, out=True)
-        running.until("out of reach")
+        running.until("unreachable")
         change(SECONDARY, out=True)
         change(PRIMARY, out=False)
         self.heard = len(running.lines)
@@ -242,7 +242,7 @@ class PrimarySilent(OnRun):
         self.site.control(PRIMARY, "PUT", "outage", {"kind": "hang"})
         self.before = self.site.moved()
         assert self.before < self.volume, "it was too late to be in the middle"
-        running.until("out of reach")
+        running.until("unreachable")
         self.site.control(PRIMARY, "DELETE", "outage")
 
     def has_taken_effect(self, running: Running) -> bool:

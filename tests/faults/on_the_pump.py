@@ -10,10 +10,9 @@ from typing import Any, ClassVar
 from azure.servicebus.management import ServiceBusAdministrationClient
 
 from syphon.amqp import Message, encode
-from syphon.bus.management_http import ManagementTransport
-from syphon.cli import ExitCode
-from syphon.model import errors
-from syphon.transfer.options import PERMANENT
+from syphon.model import ExitCode, errors
+from syphon.servicebus.management_http import ManagementTransport
+from syphon.transfer.pump_options import PERMANENT
 from tests.faults.checker import Verdict
 from tests.faults.environment import BACKLOG_QUEUE, PRIMARY, QUEUE, SECONDARY
 from tests.faults.messages import EVENTS, ONCE, ORDERS, SESSIONS, Input, every_kind, mixed, plain, with_bad_aliases

@@ -13,12 +13,12 @@ import time
 
 from pydantic import SecretStr
 
-from syphon.bus.factory import namespace_of
-from syphon.bus.namespace import Namespace
-from syphon.bus.pair import Pair
-from syphon.cli import ExitCode
 from syphon.config import SideSettings
+from syphon.model import ExitCode
 from syphon.model.errors import Faulted
+from syphon.servicebus.factory import namespace_of
+from syphon.servicebus.namespace import Namespace
+from syphon.servicebus.pair import Pair
 
 
 def main() -> ExitCode:

@@ -19,12 +19,12 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from syphon.bus import wire
-from syphon.bus.factory import namespace_of
-from syphon.cli import ExitCode
 from syphon.config import SideSettings, Transport
+from syphon.model import ExitCode
 from syphon.model.errors import Faulted, NotAuthorized, SyphonError, error_named
 from syphon.model.outcome import Outcome
+from syphon.servicebus import wire
+from syphon.servicebus.factory import namespace_of
 from syphon.transfer import destination
 from syphon.transfer.pump import PERMANENT, Ended, Pump, PumpOptions
 from tests.faults.environment import PRIMARY, SECONDARY
@@ -68,7 +68,7 @@ def main(options: dict[str, Any]) -> int:
     try:
         for _ in pump.turns():
             served = pump.queues[queue]
-            if not served.is_served and served.ended is Ended.PRIMARY_AWAY:
+            if not served.is_served and served.ended is Ended.PRIMARY_UNREACHABLE:
                 pump.serve(queue)  # as a worker does: the primary may take long to return
             elif not served.is_served:
                 pump.stop()

@@ -18,8 +18,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar
 
-from syphon.bus.factory import namespace_of
 from syphon.model.errors import SyphonError
+from syphon.servicebus.factory import namespace_of
 from syphon.transfer.pump import PERMANENT, Pump, PumpOptions
 from tests.faults.checker import Verdict, check
 from tests.faults.environment import LOCK, PRIMARY, QUEUE, SECONDARY, Site, site

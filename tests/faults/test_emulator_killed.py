@@ -29,7 +29,7 @@ from azure.servicebus import (
 )
 from azure.servicebus.exceptions import ServiceBusError
 
-from syphon.cli import ExitCode
+from syphon.model import ExitCode
 from tests.support.cli_process import Syphon, run_syphon, syphon
 from tests.support.waiting import eventually
 
@@ -254,7 +254,7 @@ def test_a_directory_without_rights_is_reported(emulator: Killable) -> None:
     command.append(str(emulator.directory))
     result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert (result.returncode, result.stdout) == (ExitCode.CONFIG, "")
-    assert result.stderr.startswith(f"{emulator.directory}")
+    assert result.stderr.startswith(f"Cannot use {emulator.directory}")
     assert "Permission denied" in result.stderr
     assert "Traceback" not in result.stderr
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from syphon.cli import ExitCode
+from syphon.model import ExitCode
 from tests.support.cli_process import Syphon, syphon
 
 KEYS = ("the-first-key", "the-second-key")

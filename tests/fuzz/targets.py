@@ -12,11 +12,12 @@ from itertools import pairwise
 from syphon.amqp import Malformed, Message, Section, Span, batch_parts, decode, encode, split
 from syphon.amqp.decoding import skip
 from syphon.amqp.frames import read_performative
-from syphon.backlog import NotForBacklog, Restored, Ttl, Unrestorable, restore, stamps_of, to_backlog
+from syphon.backlog import NotForBacklog, Restored, Unrestorable, restore, stamps_of, to_backlog
 from syphon.backlog.aliases import NOT_CARRIED
-from syphon.backlog.layout_cache import Layout, layout_of, parse_layout
+from syphon.backlog.message_layout import Layout, layout_of, parse_layout
 from syphon.backlog.section_edit import content, fields, keys
-from syphon.bus.fast_frames import match_disposition, match_transfer
+from syphon.model import TimeToLive
+from syphon.servicebus.fast_frames import match_disposition, match_transfer
 from tests.support.amqp_equality import assert_same
 
 NOW = 1_700_000_000_000
@@ -78,7 +79,7 @@ def a_cached_layout_equals_a_parsed_one(data: bytes) -> None:
 
 def restoring_removes_the_aliases_and_nothing_else(data: bytes) -> None:  # M2, M4
     facts = stamps_of(data)
-    for rule in Ttl:
+    for rule in TimeToLive:
         back = restore(data, enqueued_at=None, now=NOW, ttl=rule)
         if isinstance(back, Unrestorable):
             assert back.description.isprintable(), "the description goes into logs and terminals"

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from syphon.bus import Pair
-from syphon.bus.pair import PartnerEnded
+from syphon.control.slot_control import SlotControl
+from syphon.control.totals import Totals
+from syphon.servicebus import Pair
+from syphon.servicebus.pair import PartnerEnded
 from syphon.spark.jobs import JobResult
-from syphon.spark.slot_control import SlotControl
 from syphon.spark.task import Slot
-from syphon.spark.totals import Totals
 from syphon.transfer import Pump
 
 from .incident import FAILOVER, OPERATION_TIMEOUT, PING, Incident, Kind, Mode, SimulatedMessage
@@ -273,7 +273,7 @@ class Checker:
         in_hand = received = ended = 0
         for queue in pump.queues.values():  # and not `pump.counters`: this is called most, and the sum of all is slow
             counters = queue.counters
-            in_hand += counters.in_hand
+            in_hand += counters.in_flight
             received += counters.received
             ended += counters.forwarded + counters.dead_lettered + counters.left
         if in_hand > self._most_in_hand:
@@ -319,7 +319,7 @@ class Checker:
             self.check_balance(found.totals)
 
     def check_balance(self, totals: Totals) -> None:
-        ended = totals.forwarded + totals.dead_lettered + totals.left + totals.in_hand + totals.unaccounted
+        ended = totals.forwarded + totals.dead_lettered + totals.left + totals.in_flight + totals.unaccounted
         if totals.received != ended:
             self.fail(f"the account does not balance: {totals}")
 

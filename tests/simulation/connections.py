@@ -11,12 +11,12 @@ from typing import NamedTuple
 from urllib.parse import quote_plus
 
 from syphon.amqp.frames import AMQP_HEADER, Open, frame, read_performative
-from syphon.bus import Connection, Namespace
-from syphon.bus.connection import LONGEST_PAUSE, OPEN_WITHIN
-from syphon.bus.sdk_internals import IDLE_TIMEOUT, OpenSocket
-from syphon.bus.tokens import Tokens
-from syphon.bus.wire import Wire
 from syphon.model import DestinationUnreachable, SyphonError
+from syphon.servicebus import Connection, Namespace
+from syphon.servicebus.connection import LONGEST_PAUSE, OPEN_WITHIN
+from syphon.servicebus.sdk_internals import IDLE_TIMEOUT, OpenSocket
+from syphon.servicebus.tokens import Tokens
+from syphon.servicebus.wire import Wire
 
 from .network import Link
 from .scheduler import EPOCH

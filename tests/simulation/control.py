@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from syphon.spark.control_protocol import SlotOrder, SlotReport
-from syphon.spark.control_server import LONGEST_HOLD, is_news
-from syphon.spark.reporter import ANSWER_WITHIN
-from syphon.spark.slot_control import SlotControl
+from syphon.control.protocol import SlotOrder, SlotReport
+from syphon.control.reporter import ANSWER_WITHIN
+from syphon.control.server import LONGEST_HOLD, is_news
+from syphon.control.slot_control import SlotControl
 
 from .scheduler import Event, ProcessClock, VirtualTime
 from .threads import SimulatedProcess

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from syphon.bus import Connection
 from syphon.config import PairSettings, SideSettings
-from syphon.spark.control_protocol import HandOver
+from syphon.control.protocol import HandOver
+from syphon.servicebus import Connection
 from syphon.spark.jobs import JobResult, new_job
 from syphon.transfer import DestinationBackoff, PumpOptions
 from syphon.worker.backoffs import Backoffs
+from syphon.worker.drain.pair_drain import PairDrain
+from syphon.worker.drain.queue_drain import DrainOptions, DrainState, QueueDrain
+from syphon.worker.drain.shared_limit import SharedLimit
 from syphon.worker.message_counts import EmptinessCheck
-from syphon.worker.pair_drain import PairDrain
-from syphon.worker.queue_drain import DrainOptions, DrainState, QueueDrain
-from syphon.worker.shared_limit import SharedLimit
 
 from .connections import connect_and_wait
 from .control import SimulatedControl
@@ -35,9 +35,9 @@ class WatchedQueueDrain(QueueDrain):
 
     world: World
 
-    def look(self, emptiness: EmptinessCheck) -> None:
+    def peek(self, emptiness: EmptinessCheck) -> None:
         before = self.world.messages_in(self.queue)
-        super().look(emptiness)
+        super().peek(emptiness)
         if self.state is DrainState.EMPTY:
             self.world.checker.proven_empty(self.queue, before)
 

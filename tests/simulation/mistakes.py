@@ -10,20 +10,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
-import syphon.bus.pair
-import syphon.bus.wire
-import syphon.spark.reporter
-import syphon.spark.totals
+import syphon.control.reporter
+import syphon.control.totals
+import syphon.servicebus.pair
+import syphon.servicebus.wire
 import syphon.transfer.destination
 import syphon.transfer.doorbell
 import syphon.transfer.pump
-from syphon.bus import LinkState, Namespace, RawSender, Sent
-from syphon.bus.frame_socket import FrameSocket
+from syphon.control.slot_control import SlotControl
+from syphon.control.totals import QueueAttempt, Totals
 from syphon.model import Result, SyphonError
 from syphon.sender.entities import PrimaryEntity
 from syphon.sender.send_flow import SendFlow
-from syphon.spark.slot_control import SlotControl
-from syphon.spark.totals import QueueAttempt, Totals
+from syphon.servicebus import LinkState, Namespace, RawSender, Sent
+from syphon.servicebus.frame_socket import FrameSocket
 from syphon.transfer import Congestion, Doorbell, Listener
 from syphon.transfer.batches import MessageTransfer
 from syphon.transfer.breaker import Breaker, State
@@ -32,14 +32,14 @@ from syphon.transfer.destinations import Destinations
 from syphon.transfer.intake import Intake
 from syphon.transfer.locks import LockKeeper
 from syphon.transfer.queue_transfer import QueueTransfer
-from syphon.transfer.suspicion import MessageKey, Suspicion, Trials, Verdict
+from syphon.transfer.suspicion import Isolation, MessageKey, Suspicion, Verdict
 from syphon.transfer.unsettled import Unsettled
 from syphon.transfer.window import Demand, SharedWindow
 from syphon.worker.backoffs import Backoffs
 from syphon.worker.dispatcher import Dispatcher
+from syphon.worker.drain.pair_drain import PairDrain
+from syphon.worker.drain.queue_drain import DrainState, QueueDrain
 from syphon.worker.message_counts import EmptinessCheck, PeekCount
-from syphon.worker.pair_drain import PairDrain
-from syphon.worker.queue_drain import DrainState, QueueDrain
 from syphon.worker.slot_budget import SlotBudget
 
 from .incident import Kind, Mode
@@ -91,7 +91,7 @@ def _ignore_unknown_deliveries() -> Callable[[RawSender[Any], int, object], None
     original = RawSender.on_outcome
 
     def on_outcome(self: RawSender[Any], delivery_id: int, state: object) -> None:
-        if delivery_id in self._under_way:
+        if delivery_id in self._in_flight:
             original(self, delivery_id, state)
 
     return on_outcome
@@ -103,7 +103,7 @@ def completes_before_the_destination_has_accepted() -> Iterator[None]:
 
     def send(self: RawSender[Any], payload: bytes, message_format: int, ticket: Any) -> None:
         original(self, payload, message_format, ticket)
-        self._under_way.popitem()
+        self._in_flight.popitem()
         self.results.append(Sent(ticket))
 
     with replaced(RawSender, "send", send), replaced(RawSender, "on_outcome", _ignore_unknown_deliveries()):
@@ -187,10 +187,10 @@ def blames_no_destination_for_a_lost_connection() -> Iterator[None]:
 
 @mistake
 def lets_others_send_during_a_trial() -> Iterator[None]:
-    def may_send(self: Trials, destination: Destination) -> bool:
+    def may_send(self: Isolation, destination: Destination) -> bool:
         return True
 
-    with replaced(Trials, "may_send", may_send):
+    with replaced(Isolation, "may_send", may_send):
         yield
 
 
@@ -285,7 +285,7 @@ def drops_the_first_part_of_a_frame_that_arrives_in_two() -> Iterator[None]:
 @mistake
 def renews_no_lock() -> Iterator[None]:
     def keep(self: LockKeeper, *arguments: Any) -> None:
-        self._look_at_link()
+        self._check_link()
 
     with replaced(LockKeeper, "keep", keep):
         yield
@@ -315,8 +315,8 @@ def forwards_each_delivery_of_a_message_that_came_again() -> Iterator[None]:
 @mistake
 def waits_without_end_for_an_answer() -> Iterator[None]:
     with (
-        replaced(syphon.bus.wire, "SILENCE", math.inf),
-        replaced(syphon.bus.wire, "LATEST_ANSWER", math.inf),
+        replaced(syphon.servicebus.wire, "SILENCE", math.inf),
+        replaced(syphon.servicebus.wire, "LATEST_ANSWER", math.inf),
         replaced(syphon.transfer.destination, "ANSWER_WITHIN", math.inf),
     ):
         yield
@@ -329,7 +329,7 @@ mistake_of_the_worker = mistake_in(Mode.WORKER)
 
 @mistake_of_the_worker
 def takes_six_seconds_for_five() -> Iterator[None]:
-    with replaced(syphon.bus.pair, "GRACE", 6.0):
+    with replaced(syphon.servicebus.pair, "GRACE", 6.0):
         yield
 
 
@@ -338,13 +338,13 @@ def takes_a_lost_report_for_the_last_one() -> Iterator[None]:
     def ended(attempt: QueueAttempt) -> Totals:
         return Totals(**{name: getattr(attempt.queue.counters, name) for name in attempt.queue.counters.__slots__})
 
-    with replaced(syphon.spark.totals, "_ended", ended):
+    with replaced(syphon.control.totals, "_ended", ended):
         yield
 
 
 @mistake_of_the_worker
 def goes_on_without_its_driver() -> Iterator[None]:
-    with replaced(syphon.spark.reporter, "SILENCE", math.inf):
+    with replaced(syphon.control.reporter, "SILENCE", math.inf):
         yield
 
 
@@ -380,13 +380,13 @@ def keeps_the_message_that_rang() -> Iterator[None]:
 
 @mistake_of_the_worker
 def gives_a_slot_back_twice() -> Iterator[None]:
-    original = SlotBudget.give_back
+    original = SlotBudget.release
 
-    def give_back(self: SlotBudget, *pair: Any) -> None:
+    def release(self: SlotBudget, *pair: Any) -> None:
         original(self, *pair)
         original(self, *pair)
 
-    with replaced(SlotBudget, "give_back", give_back):
+    with replaced(SlotBudget, "release", release):
         yield
 
 
@@ -437,34 +437,34 @@ def takes_a_failed_peek_for_an_empty_queue() -> Iterator[None]:
 
 @mistake_in(Mode.DRAIN)
 def takes_a_quiet_queue_for_an_empty_one() -> Iterator[None]:
-    original = QueueDrain.look
+    original = QueueDrain.peek
 
-    def look(self: QueueDrain, emptiness: EmptinessCheck) -> None:
-        if self.tries:
+    def peek(self: QueueDrain, emptiness: EmptinessCheck) -> None:
+        if self.attempts:
             self.end(DrainState.EMPTY)
         else:
             original(self, emptiness)
 
-    with replaced(QueueDrain, "look", look):
+    with replaced(QueueDrain, "peek", peek):
         yield
 
 
 @mistake_in(Mode.DRAIN)
 def takes_an_empty_queue_for_a_stuck_one() -> Iterator[None]:
-    original = QueueDrain.look
+    original = QueueDrain.peek
 
-    def look(self: QueueDrain, emptiness: EmptinessCheck) -> None:
+    def peek(self: QueueDrain, emptiness: EmptinessCheck) -> None:
         original(self, emptiness)
         if self.state is DrainState.EMPTY:
             self.end(DrainState.STUCK)
 
-    with replaced(QueueDrain, "look", look):
+    with replaced(QueueDrain, "peek", peek):
         yield
 
 
 @mistake_in(Mode.DRAIN)
-def does_not_look_again_into_queues_that_were_empty() -> Iterator[None]:
-    with replaced(PairDrain, "_look_again", lambda _: None):
+def does_not_peek_again_into_queues_that_were_empty() -> Iterator[None]:
+    with replaced(PairDrain, "_peek_empty_queues", lambda _: None):
         yield
 
 

@@ -215,7 +215,7 @@ def _git(*arguments: str) -> str:
 
 
 def table(record: Record) -> Iterator[str]:
-    """What was run, as the tables of docs/reliability.md."""
+    """What was run, as the tables of RECORD.md."""
     total = record.total
     yield "| under test | incidents |"
     yield "|---|--:|"

@@ -8,13 +8,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from syphon.bus import Pair
 from syphon.config import PairSettings
 from syphon.config.pairs import SideSettings
+from syphon.control.protocol import ControlAddress, HandOver
+from syphon.control.reporter import DriverUnreachable
 from syphon.model import Outcome
-from syphon.spark.control_protocol import ControlAddress, HandOver
+from syphon.servicebus import Pair
 from syphon.spark.jobs import JobResult
-from syphon.spark.reporter import DriverUnreachable
 from syphon.spark.task import Slot, SlotAssignment
 from syphon.transfer import DestinationBackoff, Pump, PumpOptions
 

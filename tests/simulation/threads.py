@@ -12,8 +12,8 @@ from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet  # type: ignore[import-untyped]
 
-from syphon.bus import Runtime
-from syphon.bus.wire import Wire
+from syphon.servicebus import Runtime
+from syphon.servicebus.wire import Wire
 
 from .network import Link, Network
 from .scheduler import Event, ProcessClock, VirtualTime

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from syphon.bus import NOTICING_PAUSE, Pair
-from syphon.spark.control_protocol import HandOver
+from syphon.control.protocol import HandOver
+from syphon.servicebus import NOTICING_PAUSE, Pair
 from syphon.spark.jobs import JobResult
 from syphon.transfer import DestinationBackoff, Listener, PumpOptions
 from syphon.worker.backoffs import Backoffs

@@ -10,14 +10,14 @@ from typing import Any
 from azure.core.credentials import AccessToken
 from pydantic import SecretStr
 
-from syphon.bus.administration import Administration
-from syphon.bus.arm import ArmAdministration
-from syphon.bus.data_plane import DataPlaneAdministration
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings
 from syphon.emulator.broker.descriptions import Claim
 from syphon.emulator.broker.faults import Fault, Outage
 from syphon.emulator.broker.namespace import BrokerNamespace as Namespace
 from syphon.emulator.settings import PolicySettings
+from syphon.servicebus.administration import Administration
+from syphon.servicebus.arm import ArmAdministration
+from syphon.servicebus.data_plane import DataPlaneAdministration
 
 KEY = "cm9vdCBvZiBhbGwgZXZpbA=="
 SENDERS_KEY = "c2VuZCBhbmQgbm90aGluZyBlbHNl"

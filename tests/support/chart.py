@@ -15,7 +15,7 @@ from tests.support.tools import ROOT, run
 
 CHART = ROOT / "helm" / "syphon"
 CASES = {file.name.removesuffix("-values.yaml"): file for file in sorted((CHART / "ci").glob("*-values.yaml"))}
-GOLDEN = Path(__file__).parents[1] / "ops" / "golden"
+GOLDEN = Path(__file__).parents[1] / "integration" / "status" / "golden"
 KUBERNETES = "1.31.0"
 
 Manifest = dict[str, Any]

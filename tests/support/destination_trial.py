@@ -12,14 +12,14 @@ import pytest
 
 from syphon.amqp import data_section
 from syphon.backlog import BrokerStamps, Restored
-from syphon.bus.connection import Connection
-from syphon.bus.links import Arrival
 from syphon.model.entity_path import EntityPath
+from syphon.servicebus.connection import Connection
+from syphon.servicebus.links import Arrival
 from syphon.transfer.batches import MessageTransfer
 from syphon.transfer.breaker import BackingOff
 from syphon.transfer.destination import Destination, SendResults, WindowShare
 from syphon.transfer.pump import PERMANENT
-from tests.transfer.conftest import TwoNamespaces
+from tests.integration.transfer.conftest import TwoNamespaces
 
 QUEUE = SimpleNamespace(locked_before=0.0)
 """The queue of all messages, as far as a destination uses it."""

@@ -16,8 +16,8 @@ from typing import Any
 import yaml
 
 from syphon.config import Config, config_schema
-from syphon.ops.metric_names import CONVENTIONAL, OWN, TRACED_STEPS, Metric
-from syphon.ops.status import WorkerStatus
+from syphon.status.metric_names import CONVENTIONAL, OWN, TRACED_STEPS, Metric
+from syphon.status.snapshot import WorkerStatus
 from tests.support.chart import CASES, CHART, GOLDEN, rendered
 from tests.support.kubernetes_schema import kubernetes_definitions
 from tests.support.tools import ROOT

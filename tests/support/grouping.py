@@ -16,6 +16,7 @@ from tests.support.tools import ROOT
 
 USES_SPARK = re.compile(r'\b(spark|source): SparkSession\b|usefixtures\("spark"\)')
 """`source` is the shared session with our data source."""
+CONNECT = re.compile(r"tests/integration/(spark|datasource)/test_connect")
 
 
 class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist comes without types
@@ -29,7 +30,7 @@ class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist comes
 def group_of(file: str) -> str:
     """The group of a test file, by its path from the root of the project."""
     path = ROOT / file
-    if file.startswith("tests/spark/test_connect"):
+    if CONNECT.match(file):
         return "on Spark Connect"
     if not path.is_file() or not USES_SPARK.search(path.read_text()):
         return file

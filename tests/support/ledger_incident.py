@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from syphon.ledger.schema import Origin
+from syphon.ledger.rows import Origin
 from syphon.ledger.store import Ledger
 from syphon.model.outcome import Outcome, Result
 from tests.support.ledger_rows import HOUR, MINUTE, NOON, attempt, note, outcome, record

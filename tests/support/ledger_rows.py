@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from syphon.ledger import parquet
 from syphon.ledger.parquet import files_by_day
-from syphon.ledger.schema import Attempt, Origin
+from syphon.ledger.rows import Attempt, Origin
 from syphon.ledger.store import Ledger
 from syphon.model.outcome import Counters, Outcome, Result
 

@@ -1,4 +1,4 @@
-"""The incident of docs/operations.md, played again: its commands, typed one after the other, and what they print.
+"""The incident of examples/incident.md, played again: its commands, typed one after the other, and what they print.
 
 `python -m tests.support.operations_incident` prints it as the page has it.
 """
@@ -37,7 +37,7 @@ class Typed(NamedTuple):
 
 
 def on_the_page() -> list[Typed]:
-    text = (ROOT / "docs" / "operations.md").read_text()
+    text = (ROOT / "examples" / "incident.md").read_text()
     blocks = re.findall(r"```console\n\$ (syphon [^\n]*)\n(.*?)```\nExit code (\d+)\.", text, re.DOTALL)
     return [Typed(command, said, int(code)) for command, said, code in blocks]
 

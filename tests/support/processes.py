@@ -299,7 +299,7 @@ class EmulatedPair:
     def worker(self, *arguments: str, config: Path | None = None) -> Running:
         """Starts a worker, and waits until it listens."""
         worker = self.start("run", "-c", str(config or self.config()), *arguments)
-        worker.until("listening to")
+        worker.until("listening on")
         return worker
 
     def close(self) -> None:

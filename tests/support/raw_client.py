@@ -33,7 +33,7 @@ from syphon.amqp.frames import (
     read_performative,
 )
 from syphon.emulator.settings import ROOT_KEY, ROOT_POLICY
-from tests.emulator.conftest import EmulatedNamespace
+from tests.integration.emulator.conftest import EmulatedNamespace
 from tests.support.waiting import TIMEOUT
 
 F = TypeVar("F", bound=Composite)

@@ -18,7 +18,7 @@ from syphon.amqp import Message, Properties, Section, properties_bytes, section_
 from syphon.emulator.broker.message import BrokeredMessage
 from syphon.emulator.broker.queue import MessageQueue
 from syphon.emulator.broker.sessions import SessionQueue
-from tests.emulator.conftest import EmulatedNamespace
+from tests.integration.emulator.conftest import EmulatedNamespace
 from tests.support.sdk_queue import AIO, MOMENT, SOON, ThreadedSdk
 from tests.support.waiting import TIMEOUT
 

@@ -18,7 +18,7 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBu
 
 from syphon.emulator.broker.descriptions import QueueDescription
 from syphon.emulator.broker.entities import QueueEntity
-from tests.emulator.conftest import EmulatedNamespace
+from tests.integration.emulator.conftest import EmulatedNamespace
 
 SYNC, AIO = "sync", "aio"
 both = pytest.mark.parametrize("flavour", [SYNC, AIO])

@@ -6,7 +6,7 @@ from opentelemetry.sdk._shared_internal import BatchProcessor
 from opentelemetry.sdk.metrics import MeterProvider
 
 from syphon.cli import main
-from syphon.ops import otlp
+from syphon.status import otlp
 
 HOURS = 10_000.0
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from syphon.config import Config
-from syphon.ops.dead_letter_api import DeadLetterApi
-from syphon.ops.logs import RecentEvents
-from syphon.ops.observer import Observer
-from syphon.ops.pause_api import PauseApi
-from syphon.ops.server import StatusServer
-from syphon.ops.telemetry import Telemetry
+from syphon.status.dead_letter_api import DeadLetterApi
+from syphon.status.logs import RecentEvents
+from syphon.status.observer import Observer
+from syphon.status.pause_api import PauseApi
+from syphon.status.server import StatusServer
+from syphon.status.telemetry import Telemetry
 from syphon.worker.pauses import Pauses
 
 PAIRS = [

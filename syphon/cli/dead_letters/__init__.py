@@ -1,17 +1,17 @@
-"""`syphon dead-letters`: lists, explains, keeps and puts back messages that could not be forwarded."""
+"""`syphon dead-letters`: lists, shows, exports and replays messages that could not be forwarded."""
 
 from __future__ import annotations
 
 import click
 
-from .exporting import export
-from .importing import import_letters
-from .listing import list_letters
-from .replaying import replay
-from .showing import show
+from .export import export
+from .import_ import import_letters
+from .list import list_letters
+from .replay import replay
+from .show import show
 
 
-@click.group("dead-letters", short_help="List, explain, keep and put back dead letters.")
+@click.group("dead-letters", short_help="List, show, export and replay dead letters.")
 def dead_letters() -> None:
     """Work with the dead letters of the backlog queues: messages that could not be forwarded, each with its reason.
 
@@ -23,8 +23,7 @@ def dead_letters() -> None:
       syphon dead-letters export -c config.yaml letters.jsonl
       syphon dead-letters import -c config.yaml letters.jsonl --to backlog
 
-    list, show and export only peek: they lock and change nothing, unless an export is told to remove what it has
-    written.
+    list, show and export only peek; they lock and change nothing, except `export --remove`.
     """
 
 

@@ -28,10 +28,10 @@ def sections(report: Report) -> Iterator[Markup]:
     if report.destinations:
         yield _destinations(report)
     if report.dead_letters:
-        about = "They can never arrive as they are, and are in the dead letters of their backlog queues."
+        about = "They cannot be delivered unchanged, and are in the dead-letter queues of their backlog queues."
         yield _section("Dead letters", about, _reasons(report.dead_letters))
     if report.left:
-        about = "By this record they are still in the backlog, and syphon tries them again."
+        about = "According to the ledger they are still in the backlog, and syphon retries them."
         yield _section("Left in the backlog", about, _reasons(report.left))
     if report.repeats:
         yield _repeats(report)
@@ -39,13 +39,13 @@ def sections(report: Report) -> Iterator[Markup]:
         yield _unaccounted(report)
     if report.lost_jobs:
         about = (
-            "The driver of these jobs ended before it had written their rows. What they had counted at their last "
-            "report is unaccounted for above; what they did after it is not known. No message is lost with them: one "
-            "that was forwarded is at its destination, and every other one is still in the backlog or its dead letters."
+            "The driver of these jobs ended before it had written their rows. The counts of their last report are "
+            "unaccounted above; what they did after it is unknown. No message is lost: each is either at its "
+            "destination, or still in the backlog or its dead-letter queue."
         )
-        yield _section("Opened and never closed", about, _open_jobs(report.lost_jobs))
+        yield _section("Never closed", about, _open_jobs(report.lost_jobs))
     if report.running_jobs:
-        about = "These jobs were heard of within the last minute. Their rows follow when they end."
+        about = "These jobs reported within the last minute. Their rows are written when they end."
         yield _section("May still be running", about, _open_jobs(report.running_jobs))
 
 
@@ -88,7 +88,7 @@ def _account(report: Report) -> Markup:
     for (kind, amount), sign in zip(terms, ("", "= ", "+ ", "+ ", "+ "), strict=True):
         number = tag("b", tag("span", sign, class_="sign"), f"{amount:,}")
         pieces.append(tag("span", number, tag("span", tag("i", class_=f"dot {kind}"), kind.replace("_", "-"))))
-    about = "In receipts: a message that was left and came again was received more than once."
+    about = "In deliveries: a message that was left and redelivered was received more than once."
     return _section("The account", about, tag("p", *pieces, class_="account"))
 
 
@@ -262,8 +262,8 @@ def _unaccounted(report: Report) -> Markup:
         for each in report.shortfalls
     ]
     about = (
-        "These tasks were lost before their rows were on record. No message is lost with them: messages that they had "
-        "not forwarded are still in the backlog, and come again."
+        "These tasks were lost before their rows were recorded. No message is lost: messages that they had not "
+        "forwarded are still in the backlog, and are redelivered."
     )
     names = ("task", "backlog queue", "last heard of", "error", "unaccounted", "of these forwarded")
     broken = tag("ul", *(tag("li", file) for file in report.unreadable_files[:MOST_LINES]))

@@ -1,0 +1,348 @@
+"""Checks both sides of a pair before a worker uses it, and changes nothing.
+
+Each check yields findings. A check that fails does not stop the others, so that the operator sees all problems at once.
+No check takes much longer than a minute, even if a service does not answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from syphon.config import PairSettings, SideSettings, Transport, Via
+from syphon.model import (
+    DestinationDisabled,
+    DestinationMissing,
+    DestinationUnreachable,
+    EntityPath,
+    Interrupted,
+    NamespaceGone,
+    NotAuthorized,
+    PathPatterns,
+    SyphonError,
+    Waits,
+    never_a_destination,
+    volume,
+)
+from syphon.servicebus import (
+    OPERATION_TIMEOUT,
+    Administration,
+    AdministrationUnavailable,
+    Connection,
+    administration_of,
+    client_of,
+    peek_pages,
+    try_receiver,
+    try_sender,
+)
+
+from .preview import PreviewRules, expiry_warning, preview_message
+from .provisioning import Found, Missing, Plan, plan
+from .queue_selection import queue_names
+from .queues import BacklogQueueDescription, QueueName, primary_label
+
+ANSWER_WITHIN = 15.0
+"""Seconds for an answer. A worker waits longer, but a person waits for this one."""
+PATIENCE = 45.0
+"""Seconds for all links to a namespace together."""
+
+_UNUSABLE_IF = frozenset({"requires_session", "forward_to", "status"})
+"""Differences that stop messages. All others are the owner's decision (P3)."""
+
+
+class Level(StrEnum):
+    """How much a finding matters."""
+
+    FINE = "ok"
+    WARNING = "warning"
+    """It works, but perhaps not as expected."""
+    UNREACHABLE = "unreachable"
+    """It may work later."""
+    DENIED = "denied"
+    """Credentials were refused, or a claim is missing."""
+    PROBLEM = "problem"
+    """It will not work."""
+
+    @property
+    def is_good(self) -> bool:
+        return self in (Level.FINE, Level.WARNING)
+
+
+class Side(StrEnum):
+    PRIMARY = "primary"
+    SECONDARY = "secondary"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of checking one thing."""
+
+    pair: str
+    side: Side
+    namespace: str
+    entity: str | None
+    """A queue, topic or pattern; None if it is about the namespace."""
+    level: Level
+    text: str
+
+
+def secondary_administration(
+    pair: PairSettings, via: Via | None = None, timeout: float = OPERATION_TIMEOUT
+) -> Administration:
+    """The administration client that creates the backlog queues."""
+    name = primary_label(pair.secondary.host, pair.name, pair.secondary.name)
+    return administration_of(pair.secondary, via or pair.provision.via, name, timeout)
+
+
+def preflight_checks(pair: PairSettings, makes_queues: bool = True) -> list[PreflightCheck]:
+    """All checks before a worker serves a pair; they may run at the same time.
+
+    A worker that creates no queues needs no Manage claim on the secondary, so then no check needs the claim.
+    """
+    return [_Secondary(pair, makes_queues), _Primary(pair)]
+
+
+class PreflightCheck:
+    """Checks one side of a pair."""
+
+    side: Side
+
+    def __init__(self, pair: PairSettings) -> None:
+        self.pair = pair
+
+    @property
+    def settings(self) -> SideSettings:
+        return self.pair.primary if self.side is Side.PRIMARY else self.pair.secondary
+
+    def __str__(self) -> str:
+        return f"{self.pair.name}: {self.side} {self.settings.host}"
+
+    def findings(self) -> Iterator[Finding]:
+        raise NotImplementedError
+
+    def _finding(self, level: Level, text: str, entity: str | None = None) -> Finding:
+        return Finding(self.pair.name, self.side, self.settings.host, entity, level, text)
+
+    def _failure(self, error: SyphonError, entity: str | None = None) -> Finding:
+        # The entity is shown before the text. Without its name, the same problem of many entities has the same text.
+        text = str(error) if entity is None else str(error).replace(f" '{entity}'", "")
+        return self._finding(_level(error), text, entity)
+
+    def _links(self, paths: Sequence[str]) -> Iterator[Finding]:
+        """Checks that links can be opened; without paths, that the namespace accepts the connection."""
+        deadline = time.monotonic() + PATIENCE
+        try:
+            with (
+                client_of(self.settings) as client,
+                closing(Connection(client, paths[0] if paths else "", ANSWER_WITHIN)) as connection,
+            ):
+                yield self._finding(Level.FINE, "reachable over AMQP, accepts the credentials")
+                for path in paths:
+                    if time.monotonic() > deadline:
+                        yield self._finding(Level.UNREACHABLE, "not checked: the other entities took too long", path)
+                    else:
+                        yield self._link(connection, path)
+                yield from self._once_connected(connection, deadline)
+        except DestinationUnreachable as error:
+            usual = "443" if self.settings.transport is Transport.WEBSOCKETS else "5671"
+            port = self.settings.host.rpartition("]")[2].partition(":")[2] or usual
+            advice = f"Check that it is up and that the network allows AMQP (port {port}), or retry later."
+            yield self._finding(Level.UNREACHABLE, f"{error}. {advice}")
+        except SyphonError as error:
+            yield self._failure(error)
+
+    def _link(self, connection: Connection, path: str) -> Finding:
+        raise NotImplementedError
+
+    def _once_connected(self, connection: Connection, deadline: float) -> Iterator[Finding]:  # noqa: ARG002
+        """What else is to be said about a side that can be reached."""
+        yield from ()
+
+
+class _Secondary(PreflightCheck):
+    """Checks that the backlog queues exist as documented (P2), and that the worker may listen."""
+
+    side = Side.SECONDARY
+
+    def __init__(self, pair: PairSettings, makes_queues: bool) -> None:
+        super().__init__(pair)
+        self._makes_queues = makes_queues
+        self._existing = queue_names(pair)
+        """The queues that exist, as far as is known."""
+        self._megabytes = dict.fromkeys(self._existing, BacklogQueueDescription().max_size_in_megabytes)
+        """The size of each queue: the documented one, unless a queue is found to have another."""
+
+    def findings(self) -> Iterator[Finding]:
+        names = self._existing
+        if self._makes_queues:
+            missing: set[str] = set()
+            for finding in self._described(names):
+                if finding.level is Level.PROBLEM and finding.entity is not None:
+                    missing.add(finding.entity)
+                yield finding
+            # One queue is enough to check the Listen claim of the namespace; the administration has found the queues.
+            self._existing = [name for name in names if name not in missing]
+            names = self._existing[:1]
+        yield from self._links(names)
+
+    def _capacity(self) -> Finding:
+        """How much an outage may bring before senders fail, and the risk of a single queue."""
+        count = len(self._megabytes)
+        room = f"room for {volume(sum(self._megabytes.values()) * 2**20)}"
+        if count > 1:
+            text = f"{room} in {count} backlog queues, if all exist: everything sent during an outage must fit"
+            return self._finding(Level.FINE, text)
+        only = f"{room} in a single backlog queue: if it fails or is full, senders have no other"
+        return self._finding(Level.WARNING, f"{only}; set backlog_queue_count to 2 or more (10 is the default)")
+
+    def _once_connected(self, connection: Connection, deadline: float) -> Iterator[Finding]:
+        yield self._capacity()
+        yield from self._expiring(connection, deadline)
+
+    def _expiring(self, connection: Connection, deadline: float) -> Iterator[Finding]:
+        """Peeks at the first messages of each queue, and warns about those that expire in the backlog (M9)."""
+        moments: list[int] = []
+        for name in self._existing:
+            if time.monotonic() > deadline:
+                break
+            with (
+                suppress(SyphonError),  # another check says what is wrong; this one is about messages that it can see
+                closing(peek_pages(connection, name, answer_within=ANSWER_WITHIN, ahead=False)) as pages,
+            ):
+                previews = (preview_message(message.payload, 0, PreviewRules()) for message in next(pages, []))
+                moments += [found.backlog_expires_at for found in previews if found.backlog_expires_at is not None]
+        if moments:
+            first = f"{datetime.fromtimestamp(min(moments) / 1000, UTC):%Y-%m-%d %H:%M} UTC"
+            yield self._finding(Level.WARNING, f"at least {expiry_warning(len(moments), first)}")
+
+    def _described(self, names: Sequence[QueueName]) -> Iterator[Finding]:
+        try:
+            with closing(secondary_administration(self.pair, timeout=ANSWER_WITHIN)) as administration:
+                found = plan(administration, names)
+        except NotAuthorized as error:
+            advice = "Without Manage: `syphon check --no-provision`, `syphon run --no-provision`."
+            yield self._finding(Level.DENIED, f"{error} {advice}")
+            return
+        except SyphonError as error:
+            yield self._failure(error)
+            return
+        yield from self._about(found)
+
+    def _about(self, found: Plan) -> Iterator[Finding]:
+        for queue in found.queues:
+            if isinstance(queue, Missing):
+                yield self._finding(Level.PROBLEM, "missing: run `syphon provision`", queue.name)
+            elif isinstance(queue, Found) and queue.differences:
+                for difference in queue.differences:
+                    if difference.property == "max_size_in_megabytes":
+                        self._megabytes[queue.name] = int(difference.found)
+                differing = "; ".join(map(str, queue.differences))
+                if _UNUSABLE_IF.isdisjoint(difference.property for difference in queue.differences):
+                    yield self._finding(Level.WARNING, f"exists and is used unchanged, but {differing}", queue.name)
+                else:
+                    text = f"exists, but is unusable as a backlog queue: {differing}; correct that, or delete it"
+                    yield self._finding(Level.PROBLEM, text, queue.name)
+            elif isinstance(queue, Found):
+                yield self._finding(Level.FINE, "exists, as documented", queue.name)
+            elif queue.because is not found.unlisted:
+                yield self._failure(queue.because, queue.name)
+        for name in found.extra:
+            beyond = f"beyond the count of {len(found.queues)}: no worker listens on it"
+            text = f"{beyond}; empty it with `syphon drain --all-found`"
+            yield self._finding(Level.WARNING, text, name)
+        if found.unlisted is not None:
+            yield self._failure(found.unlisted)
+
+    def _link(self, connection: Connection, path: str) -> Finding:
+        error = try_receiver(connection, path)
+        if error is None:
+            return self._finding(Level.FINE, "can be received from", path)
+        if isinstance(error, DestinationMissing):
+            return self._finding(Level.PROBLEM, "missing: run `syphon provision`", path)
+        if isinstance(error, NotAuthorized):
+            return self._finding(Level.DENIED, f"{error} {_grant('Listen', 'Receiver')}", path)
+        return self._failure(error, path)
+
+
+class _Primary(PreflightCheck):
+    """Checks that the destinations that the settings name exist, and that the worker may send."""
+
+    side = Side.PRIMARY
+
+    def findings(self) -> Iterator[Finding]:
+        allow = self.pair.destinations.allow
+        patterns = [path for path in allow if any(mark in path for mark in "*?[")]
+        named = [path for path in allow if path not in patterns]
+        useless = {path: why for path in named if (why := never_a_destination(EntityPath.of(path))) is not None}
+        for path, why in useless.items():
+            text = f"can never receive a message: {why}; remove it from destinations.allow"
+            yield self._finding(Level.WARNING, text, path)
+        reached = True
+        for finding in self._links(self._entities([path for path in named if path not in useless])):
+            reached = reached and not (finding.entity is None and finding.level is not Level.FINE)
+            yield finding
+        if reached:
+            yield from self._covered([pattern for pattern in patterns if pattern != "*"])
+
+    def _entities(self, named: Sequence[str]) -> list[str]:
+        """The entities that messages go to: those that the settings name, or what they are renamed to."""
+        destinations = self.pair.destinations
+        actual = [destinations.renames.actual(EntityPath.of(path)).name for path in named]
+        return list(dict.fromkeys([*actual, *destinations.rename.values()]))
+
+    def _covered(self, patterns: Sequence[str]) -> Iterator[Finding]:
+        """Lists what each pattern matches. This needs the Manage claim; without it the check only says so."""
+        if not patterns:
+            return
+        try:
+            with closing(administration_of(self.pair.primary, Via.ADMIN, "", ANSWER_WITHIN)) as administration:
+                names = [
+                    name for name in administration.entity_names() if never_a_destination(EntityPath.of(name)) is None
+                ]
+        except SyphonError:
+            for pattern in patterns:
+                text = "a pattern; without the Manage claim syphon cannot see which queues and topics it matches"
+                yield self._finding(Level.FINE, text, pattern)
+            return
+        for pattern in patterns:
+            covered = [name for name in names if PathPatterns.of([pattern]).fit(EntityPath.of(name))]
+            if covered:
+                more = f" and {len(covered) - 3} more" if len(covered) > 3 else ""
+                yield self._finding(Level.FINE, f"matches {', '.join(covered[:3])}{more}", pattern)
+            else:
+                text = "a pattern that matches no queue or topic; correct it, or create the entities"
+                yield self._finding(Level.WARNING, text, pattern)
+
+    def _link(self, connection: Connection, path: str) -> Finding:
+        error = try_sender(connection, EntityPath.of(path).name)
+        if error is None:
+            return self._finding(Level.FINE, "can be sent to", path)
+        if isinstance(error, NotAuthorized):
+            return self._finding(Level.DENIED, f"{error} {_grant('Send', 'Sender')}", path)
+        if isinstance(error, DestinationMissing):
+            text = f"no queue or topic of that name; {self._consequence(error)}"
+            return self._finding(Level.PROBLEM, text, path)
+        if isinstance(error, DestinationDisabled):
+            return self._finding(Level.PROBLEM, f"disabled; {self._consequence(error)}", path)
+        return self._failure(error, path)
+
+    def _consequence(self, error: SyphonError) -> str:
+        if type(error) in self.pair.destinations.permanent():
+            return "messages would be dead-lettered"
+        return "messages would wait in the backlog"
+
+
+def _grant(claim: str, role: str) -> str:
+    return f"Give the policy the {claim} claim, or the identity the role Azure Service Bus Data {role}."
+
+
+def _level(error: SyphonError) -> Level:
+    if isinstance(error, NotAuthorized):
+        return Level.DENIED
+    # A namespace that is unknown may only be unknown yet: it counts as unreachable.
+    may_work_later = isinstance(error, Waits | AdministrationUnavailable | Interrupted | NamespaceGone)
+    return Level.UNREACHABLE if may_work_later else Level.PROBLEM

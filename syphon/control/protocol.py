@@ -1,0 +1,161 @@
+"""The messages between a slot and the driver (D7, D15).
+
+A slot posts a report about once a second: what it has counted so far, for each queue that it serves. The driver answers
+with an order: which queues to serve, at which rate, or stop. The driver may hold its answer for a moment, so that a
+queue that rings reaches a slot at once. The last report of an attempt says how the attempt ended. An attempt without
+one was killed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from syphon.model import Counters, QueueKey, Stats
+from syphon.servicebus import SideFault
+from syphon.transfer import BatchTrace, DestinationBackoff, Ended
+
+REPORT_PATH = "/report"
+"""The path on the control server that slots post their reports to."""
+SIGNATURE = "X-Syphon-Signature"
+"""The header that signs a report, and the order that answers it."""
+
+
+class AttemptKey(NamedTuple):
+    """One attempt of one slot."""
+
+    job: str
+    slot: int
+    attempt: int
+
+
+class HandOver(BaseModel):
+    """A queue that the driver hands to a slot."""
+
+    model_config = ConfigDict(frozen=True)
+
+    queue: str
+    number: int = 1
+    """Counts how often the driver has handed out this queue: a higher number is a new service."""
+    deferred: bool = False
+    """The service looks for deferred messages at once."""
+    waiting: tuple[str, ...] = ()
+    """Destinations that may have deferred messages. The service looks for these when one of them is available."""
+    failing: tuple[DestinationBackoff, ...] = ()
+    """Destinations that have failed, as the driver knows from other slots. Their back-offs may be over."""
+
+
+class QueueReport(BaseModel):
+    """What one attempt of a slot has done with one queue so far."""
+
+    queue: str
+    number: int = 0
+    """The last hand-over that the slot has taken up."""
+    is_served: bool = True
+    ended: Ended | None = None
+    """Why its last service ended; None while it is served, or if an error ended it."""
+    counters: Counters = Field(default_factory=Counters)
+    in_hand: int = 0
+    stats: Stats = Field(default_factory=Stats)
+    error: str = ""
+
+
+class Traffic(BaseModel):
+    """How much one namespace takes from a slot, or gives to it, and how often it has said that it is busy."""
+
+    model_config = ConfigDict(frozen=True)
+
+    per_second: float = 0.0
+    """Messages in the last second; after a busy answer, in the second before it."""
+    busy_answers: int = 0
+    """Busy answers so far."""
+    batch: int = 1
+    """The messages of the batch that was last refused."""
+    is_binding: bool = False
+    """Whether the slot's limit has held messages back in the last seconds."""
+
+
+class SlotReport(BaseModel):
+    """What one attempt of a slot has done so far."""
+
+    pair: str
+    job: str
+    slot: int
+    attempt: int
+    started_at: int
+    """Milliseconds since 1970."""
+    queues: tuple[QueueReport, ...] = ()
+    """Every queue that it has served."""
+    backing_off: tuple[DestinationBackoff, ...] = ()
+    """Destinations that accept nothing now. Their messages stay in the backlog."""
+    rejecting: tuple[DestinationBackoff, ...] = ()
+    """Destinations whose messages go to the dead letters."""
+    recovered: tuple[str, ...] = ()
+    """Destinations that had failed, and are available."""
+    traces: tuple[BatchTrace, ...] = ()
+    """Batches that were settled since the previous report."""
+    is_accepting: bool = True
+    """It can be handed another queue."""
+    is_saturated: bool = False
+    """Its window has been full, or it has used most of a core, for some seconds."""
+    is_primary_connected: bool = False
+    sending: Traffic = Field(default_factory=Traffic)
+    """To the primary."""
+    receiving: Traffic = Field(default_factory=Traffic)
+    """From the secondary."""
+    finished: bool = False
+    error: str = ""
+    fault: SideFault | None = None
+    number: int = 0
+    """Counts the reports of this attempt. The driver takes each number once."""
+    hold: float = 0.0
+    """Seconds for which the driver may hold the answer until it has something new to say."""
+
+    @property
+    def key(self) -> AttemptKey:
+        return AttemptKey(self.job, self.slot, self.attempt)
+
+    @property
+    def counters(self) -> Counters:
+        """The counters of all its queues."""
+        return Counters.total(queue.counters for queue in self.queues)
+
+    def of(self, queue: str) -> QueueReport | None:
+        return next((found for found in self.queues if found.queue == queue), None)
+
+    def key_of(self, queue: QueueReport) -> QueueKey:
+        return QueueKey(self.pair, queue.queue)
+
+
+class SlotOrder(BaseModel):
+    """What a slot must do next."""
+
+    model_config = ConfigDict(frozen=True)
+
+    stop: bool = False
+    queues: tuple[HandOver, ...] = ()
+    """The queues that it serves. A queue with a higher number than before is served again."""
+    released: tuple[str, ...] = ()
+    """Queues whose service it must end: the operator has paused them."""
+    rate: float | None = None
+    """Messages per second that the slot may receive, as the operator asked. None means no limit, 0 means pause."""
+    send_limit: float | None = None
+    """Messages per second that the primary takes from this slot, as congestion control has found. None: any number."""
+    receive_limit: float | None = None
+    """The same of the secondary, for receiving."""
+    paused: tuple[str, ...] = ()
+    """Destinations that the operator has paused."""
+    traces: bool = False
+    """The driver collects traces."""
+
+
+class ControlAddress(NamedTuple):
+    """Where the control server listens, and the secret of this run."""
+
+    host: str
+    port: int
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"ControlAddress({self.host}:{self.port})"

@@ -1,0 +1,143 @@
+"""The reporter of a slot: it sends the slot's reports to the driver, and keeps the order that came back (D7).
+
+It has a thread of its own: the pump must not wait for the driver, and the driver may hold an answer.
+"""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Callable
+from typing import Protocol
+
+from syphon.model import SyphonError
+from syphon.servicebus import RUNTIME, Runtime
+
+from .protocol import REPORT_PATH, SIGNATURE, ControlAddress, SlotOrder, SlotReport
+from .signature import Purpose, fits, is_made_with, signature
+
+NO_ANSWER = (OSError, http.client.HTTPException, ValueError)
+"""Raised when a report does not arrive, or its answer is not valid."""
+REPORT_EVERY = 1.0
+SHORTEST_PAUSE = 0.05
+"""Seconds between two reports, at least: a driver with much news must not be flooded."""
+SILENCE = 5.0
+"""Seconds without an answer from the driver after which a slot stops: its work would be on no record."""
+ANSWER_WITHIN = REPORT_EVERY + SILENCE / 2
+"""Seconds for which a slot waits for one answer. The driver may hold it for `REPORT_EVERY`."""
+
+
+class DriverUnreachable(SyphonError):
+    """The slot cannot reach the control server on the driver."""
+
+
+class ControlClient(Protocol):
+    """The way of a slot to the control server."""
+
+    def post(self, report: SlotReport) -> SlotOrder:
+        """Sends a report and waits for the order. Raises one of `NO_ANSWER`."""
+
+    def close(self) -> None: ...
+
+
+class HttpControlClient:
+    """Posts signed reports over one HTTP connection, which is opened when it is first needed."""
+
+    def __init__(self, address: ControlAddress) -> None:
+        self._address = address
+        self._connection: http.client.HTTPConnection | None = None
+
+    def __str__(self) -> str:
+        return f"{self._address.host}:{self._address.port}"
+
+    def post(self, report: SlotReport) -> SlotOrder:
+        if self._connection is None:
+            self._connection = http.client.HTTPConnection(self._address.host, self._address.port, timeout=ANSWER_WITHIN)
+        secret, content = self._address.secret, report.model_dump_json().encode()
+        signed = signature(secret, Purpose.REPORT, content)
+        headers = {SIGNATURE: signed, "Content-Type": "application/json"}
+        self._connection.request("POST", REPORT_PATH, content, headers)
+        response = self._connection.getresponse()
+        body = response.read()
+        if response.status != 200:
+            raise http.client.HTTPException(f"the driver answered {response.status}")
+        answered = response.headers.get(SIGNATURE, "")
+        if not (is_made_with(secret, Purpose.ORDER, answered, answers=signed) and fits(answered, body)):
+            raise http.client.HTTPException("the answer is not signed by the driver")
+        return SlotOrder.model_validate_json(body)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+class Reporter:
+    """Reports the progress of a slot to the driver, and keeps the newest order."""
+
+    def __init__(
+        self,
+        control: ControlClient,
+        report: Callable[[], SlotReport],
+        on_silence: Callable[[], None],
+        awaits_queues: bool = False,
+        runtime: Runtime = RUNTIME,
+    ) -> None:
+        """`report` makes the present report; `on_silence` is called when the driver has gone.
+
+        With `awaits_queues` the driver may hold its answers, so that a queue that rings comes to this slot at once.
+        """
+        self._control = control
+        self._report = report
+        self._on_silence = on_silence
+        self._hold = REPORT_EVERY if awaits_queues else 0.0
+        self.order = SlotOrder()
+        """The last order. Another thread reads it."""
+        self._sent = 0
+        """The number of the last report."""
+        self._now = runtime.now
+        self._over = runtime.event()
+        self._heard_at = runtime.now()
+        self._thread = runtime.thread(self._run, "reporter")
+
+    def start(self) -> None:
+        # The first report goes out before the pump takes its first message: a job that is over must take none, and
+        # work that the driver cannot hear of must not be done. Spark retries the task, and then fails the job.
+        try:
+            self.order = self._post(hold=0.0)
+        except NO_ANSWER as error:
+            self._control.close()
+            raise DriverUnreachable(
+                f"The driver does not answer at {self._control}: {type(error).__name__} {error}"
+            ) from None
+        self._thread.start()
+
+    def end(self) -> None:
+        """Sends the last report of this attempt."""
+        self._over.set()
+        self._thread.join()
+        self._exchange(hold=0.0)
+        self._control.close()
+
+    def _run(self) -> None:
+        pause = REPORT_EVERY
+        while not self._over.wait(pause):
+            was_heard = self._exchange(self._hold)
+            pause = SHORTEST_PAUSE if self._hold and was_heard and not self.order.stop else REPORT_EVERY
+
+    def _exchange(self, hold: float) -> bool:
+        """Sends a report, and takes the order. Returns whether the driver answered."""
+        try:
+            self.order = self._post(hold)
+        except NO_ANSWER:
+            self._control.close()
+            if self._now() - self._heard_at > SILENCE:
+                self._on_silence()
+            return False
+        self._heard_at = self._now()
+        return True
+
+    def _post(self, hold: float) -> SlotOrder:
+        report = self._report()
+        self._sent += 1
+        report.hold, report.number = hold, self._sent
+        return self._control.post(report)

@@ -1,0 +1,306 @@
+"""What the driver knows of its slots, and what it orders them to do (D7, D15). No I/O: `ControlServer` adds HTTP."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal, NamedTuple, Protocol
+
+from syphon.model import Counters, QueueKey
+from syphon.transfer import DEFAULT_SHARE, BatchTrace, Congestion
+
+from .protocol import AttemptKey, HandOver, SlotOrder, SlotReport, Traffic
+from .totals import QueueAttempt, QueueTotals
+
+FRESH = 5.0
+"""Seconds after its last report in which a slot still counts as one that shares the rate of its pair."""
+
+
+class Traced(NamedTuple):
+    """A batch that a slot has traced, and its pair."""
+
+    pair: str
+    trace: BatchTrace
+
+
+LimitedBy = Literal["operator", "primary", "secondary"]
+
+
+class RateLimit(NamedTuple):
+    """How fast messages of a pair may move now, and who has decided that."""
+
+    per_second: float | None = None
+    """None: as fast as slots and network can."""
+    set_by: LimitedBy | None = None
+    """The operator, or the namespace that is throttled; None if nobody has."""
+
+    @property
+    def is_throttled(self) -> bool:
+        """Whether the service has set it."""
+        return self.set_by in ("primary", "secondary")
+
+    def __str__(self) -> str:
+        if self.per_second is None:
+            return "as fast as slots and network can"
+        rate = f"{self.per_second:,.0f} messages per second"
+        return f"{rate}, the {self.set_by} is throttled" if self.is_throttled else f"{rate}, set by you"
+
+
+class Congested:
+    """The congestion control of one pair, for all its slots together: a namespace throttles as a whole."""
+
+    def __init__(self, share: float) -> None:
+        self.sending, self.receiving = Congestion(share), Congestion(share)
+
+    def use(self, share: float) -> None:
+        """Uses another share of what the namespaces accept from now on."""
+        self.sending.share = self.receiving.share = share
+
+    def note(self, report: SlotReport, before: SlotReport | None, others: list[SlotReport], now: float) -> None:
+        """Takes in the report of a slot. `before` is its last one, `others` are the last ones of the other slots."""
+        moved, moved_before = report.counters, before.counters if before is not None else Counters()
+        self._note(
+            self.sending,
+            moved.forwarded - moved_before.forwarded,
+            report.sending,
+            before.sending if before is not None else Traffic(),
+            [other.sending.per_second for other in others],
+            now,
+        )
+        self._note(
+            self.receiving,
+            moved.received - moved_before.received,
+            report.receiving,
+            before.receiving if before is not None else Traffic(),
+            [other.receiving.per_second for other in others],
+            now,
+        )
+
+    def _note(
+        self, congestion: Congestion, messages: int, new: Traffic, old: Traffic, others: list[float], now: float
+    ) -> None:
+        if messages > 0:
+            congestion.accepted(messages, now)
+        if new.busy_answers > old.busy_answers:
+            congestion.busy(now, new.batch, new.per_second + sum(others))
+        if new.is_binding:
+            congestion.bound(now)
+
+
+class PauseState(Protocol):
+    """What the operator has paused, as far as slots must respect it."""
+
+    def holds_queue(self, pair: str, queue: str) -> bool: ...
+
+    def destinations(self, pair: str) -> tuple[str, ...]: ...
+
+
+class NothingPaused:
+    """For a drain, which has no pauses."""
+
+    def holds_queue(self, pair: str, queue: str) -> bool:  # noqa: ARG002
+        return False
+
+    def destinations(self, pair: str) -> tuple[str, ...]:  # noqa: ARG002
+        return ()
+
+
+def no_progress(job: str, counters: Mapping[str, Counters]) -> None:
+    """Nobody keeps the progress of jobs."""
+
+
+class SlotControl:
+    """Keeps the reports of all attempts, and answers each with an order. Safe for threads."""
+
+    def __init__(
+        self,
+        now: Callable[[], float] = time.monotonic,
+        pauses: PauseState | None = None,
+        on_progress: Callable[[str, Mapping[str, Counters]], None] = no_progress,
+    ) -> None:
+        """`on_progress` gets a job and what its slots have counted for each queue, with each report."""
+        self._now = now
+        self._on_progress = on_progress
+        self._reports: dict[AttemptKey, SlotReport] = {}
+        self._heard: dict[AttemptKey, float] = {}
+        self._jobs: dict[str, dict[str, HandOver]] = {}
+        """The open jobs, and the queues that the slots of each serve."""
+        self._stopped: set[str] = set()
+        self._stopping = False
+        self._rates: dict[str, float | None] = {}
+        self._congested: dict[str, Congested] = {}
+        self._totals: dict[QueueKey, QueueTotals] = {}
+        self._pauses = pauses or NothingPaused()
+        self._traces: deque[Traced] | None = None
+        self._lock = threading.Lock()
+
+    def open_job(self, job: str, queues: tuple[HandOver, ...] = ()) -> None:
+        """Lets the slots of this job work on these queues."""
+        with self._lock:
+            self._jobs[job] = {handed.queue: handed for handed in queues}
+
+    def hand_over(self, job: str, handed: HandOver) -> None:
+        """Hands a queue to the slots of a job that runs."""
+        with self._lock:
+            if job in self._jobs:
+                self._jobs[job][handed.queue] = handed
+        self._tell()
+
+    def take_back(self, job: str, queue: str) -> None:
+        """The service of a queue has ended, as its slot has reported."""
+        with self._lock:
+            self._jobs.get(job, {}).pop(queue, None)
+
+    def stop_job(self, job: str) -> None:
+        """Orders the slots of a job to stop: they finish or give back what they have in hand."""
+        with self._lock:
+            self._stopped.add(job)
+        self._tell()
+
+    def close_job(self, job: str) -> list[SlotReport]:
+        """Ends a job and returns its reports.
+
+        A slot of it that still runs (Spark lost its executor, but the process lives on) is told to stop.
+        """
+        with self._lock:
+            self._jobs.pop(job, None)
+            self._stopped.discard(job)
+            keys = [key for key in self._reports if key.job == job]
+            for key in keys:
+                self._heard.pop(key, None)
+            reports = [self._reports.pop(key) for key in sorted(keys)]
+            for queue, attempts in _by_queue(reports).items():
+                self._totals.setdefault(queue, QueueTotals()).end_job(attempts)
+            return reports
+
+    def collect_traces(self, into: deque[Traced]) -> None:
+        """Asks slots to trace their batches from now on, and appends the traces to `into`."""
+        self._traces = into
+
+    def stop_all(self) -> None:
+        """Orders every slot to stop. Safe in a signal handler."""
+        self._stopping = True
+        self._tell()
+
+    def set_rate(self, pair: str, rate: float | None, share: float = DEFAULT_SHARE) -> None:
+        """Sets the messages per second that all slots of a pair may receive together.
+
+        `share` is the share of what a throttled namespace takes that they use.
+        """
+        with self._lock:
+            self._rates[pair] = rate
+            self._congested.setdefault(pair, Congested(share)).use(share)
+
+    def rate_limit(self, pair: str) -> RateLimit:
+        """How fast messages of a pair may move now, and who has decided that."""
+        with self._lock:
+            now, found = self._now(), self._congested.get(pair)
+            limits = [RateLimit(self._rates.get(pair), "operator")]
+            if found is not None:
+                limits += [
+                    RateLimit(found.sending.limit(now), "primary"),
+                    RateLimit(found.receiving.limit(now), "secondary"),
+                ]
+        set_limits = [(limit.per_second, limit) for limit in limits if limit.per_second is not None]
+        return min(set_limits)[1] if set_limits else RateLimit()
+
+    def live_reports(self) -> list[SlotReport]:
+        """The newest report of each attempt of the jobs that run now."""
+        with self._lock:
+            return list(self._reports.values())
+
+    def report_of(self, job: str) -> SlotReport | None:
+        """The newest report of the newest attempt of a job with one slot; None if it has not reported yet."""
+        with self._lock:
+            newest = max((key for key in self._reports if key.job == job), default=None)
+            return None if newest is None else self._reports[newest]
+
+    def queue_totals(self) -> dict[QueueKey, QueueTotals]:
+        """The totals of each queue, with the jobs that run now. No count ever goes down."""
+        with self._lock:
+            live = _by_queue(self._reports.values())
+            return {
+                key: self._totals.get(key, QueueTotals()).including(live.get(key, ()))
+                for key in self._totals.keys() | live.keys()
+            }
+
+    def order_for(self, report: SlotReport) -> SlotOrder:
+        """What the slot that sent this report must do next."""
+        with self._lock:
+            outdated = any(
+                key.job == report.job and key.slot == report.slot and key.attempt > report.attempt
+                for key in self._reports
+            )
+            if self._stopping or report.job not in self._jobs or report.job in self._stopped or outdated:
+                return SlotOrder(stop=True)
+            working, now = max(1, self._working(report.pair)), self._now()
+            congested = self._congested.get(report.pair)
+
+            def share(limit: float | None) -> float | None:
+                return None if limit is None else limit / working
+
+            handed = self._jobs[report.job].values()
+            paused = tuple(each.queue for each in handed if self._pauses.holds_queue(report.pair, each.queue))
+            return SlotOrder(
+                queues=tuple(each for each in handed if each.queue not in paused),
+                released=paused,
+                rate=share(self._rates.get(report.pair)),
+                send_limit=share(congested.sending.limit(now)) if congested is not None else None,
+                receive_limit=share(congested.receiving.limit(now)) if congested is not None else None,
+                paused=self._pauses.destinations(report.pair),
+                traces=self._traces is not None,
+            )
+
+    def _working(self, pair: str) -> int:
+        return len(self._fresh(pair))
+
+    def _fresh(self, pair: str) -> list[tuple[AttemptKey, SlotReport]]:
+        """The slots of a pair that run, with their last reports."""
+        now = self._now()
+        return [
+            (key, report)
+            for key, report in self._reports.items()
+            if report.pair == pair and not report.finished and now - self._heard.get(key, 0.0) < FRESH
+        ]
+
+    def is_repeated(self, report: SlotReport) -> bool:
+        """Whether this report, or a later one of its attempt, has been received already: somebody sends it again.
+
+        A report of a job that is over is not kept, and its repetition changes nothing.
+        """
+        with self._lock:
+            known = self._reports.get(report.key)
+            return known is not None and report.number <= known.number
+
+    def receive(self, report: SlotReport) -> SlotOrder:
+        """Keeps a report, and answers it with an order."""
+        counted: dict[str, list[Counters]] = {}
+        with self._lock:
+            if report.job in self._jobs:
+                # Each trace is passed on once; it is no part of the totals.
+                if self._traces is not None:
+                    self._traces.extend(Traced(report.pair, trace) for trace in report.traces)
+                congested = self._congested.setdefault(report.pair, Congested(DEFAULT_SHARE))
+                others = [each for key, each in self._fresh(report.pair) if key != report.key]
+                congested.note(report, self._reports.get(report.key), others, self._now())
+                self._reports[report.key] = report.model_copy(update={"traces": ()})
+                self._heard[report.key] = self._now()
+                for each in (each for key, each in self._reports.items() if key.job == report.job):
+                    for queue in each.queues:
+                        counted.setdefault(queue.queue, []).append(queue.counters)
+        if counted:
+            self._on_progress(report.job, {queue: Counters.total(parts) for queue, parts in counted.items()})
+        return self.order_for(report)
+
+    def _tell(self) -> None:
+        """There is a new order for a slot."""
+
+
+def _by_queue(reports: Iterable[SlotReport]) -> dict[QueueKey, list[QueueAttempt]]:
+    found: dict[QueueKey, list[QueueAttempt]] = {}
+    for report in reports:
+        for queue in report.queues:
+            found.setdefault(report.key_of(queue), []).append(QueueAttempt(report, queue))
+    return found

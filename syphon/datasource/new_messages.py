@@ -1,0 +1,204 @@
+"""Finds the messages that have come to entities since a stream last looked: by their sequence numbers.
+
+An offset is the last sequence number of each entity that the stream has seen, and when it has seen that one. Looking
+costs one peek for an entity without new messages, and is done once a second at most.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from syphon.amqp import Timestamp
+from syphon.config import SideSettings
+from syphon.model import SyphonError
+from syphon.servicebus import Connection, MessageState, Peeked, connected, peek_pages, sequence_bounds
+
+from .message_fields import read_fields
+from .options import SourceOptions, Start
+from .peek_read import BROKEN, SequenceRange, bounds_of, retried, split_range
+
+TOLERANCE = 900.0
+"""Seconds by which the clocks of the driver and of the service may differ. A restart is found so much later."""
+_DEAD_LETTERS = "/$deadletterqueue"
+
+
+class NumbersRestarted(SyphonError):
+    """The sequence numbers of an entity have begun again."""
+
+
+def refuse_restarted(connection: Connection, entity: str, last: int, seen_at: float) -> None:
+    """Raises NumbersRestarted if a message has a number up to `last`, but was enqueued after that number was seen.
+
+    Looks at the first message and at the one with the highest number: one peek for an empty entity, about 30 for a
+    deep one. Of dead letters it is not documented which time the service gives them: they are not checked.
+    """
+    if entity.lower().endswith(_DEAD_LETTERS):
+        return
+    first = _message_from(connection, entity, 1)
+    if first is None or first.sequence_number > last:
+        return
+    _refuse_later(first, entity, last, seen_at)
+    others = sequence_bounds(connection, entity, first.sequence_number)
+    if others is not None and others[1] <= last:
+        newest = _message_from(connection, entity, others[1])
+        if newest is not None and newest.sequence_number <= last:
+            _refuse_later(newest, entity, last, seen_at)
+
+
+def _message_from(connection: Connection, entity: str, number: int) -> Peeked | None:
+    with closing(peek_pages(connection, entity, number, most=1, ahead=False)) as pages:
+        return next((message for page in pages for message in page), None)
+
+
+def _refuse_later(message: Peeked, entity: str, last: int, seen_at: float) -> None:
+    fields = read_fields(message.payload, with_body=False, with_application=False)
+    enqueued = fields.annotations.get("x-opt-enqueued-time")
+    if message.state is not MessageState.ACTIVE or type(enqueued) is not Timestamp:
+        return  # a scheduled message may have the time at which it is due
+    if enqueued / 1000 > seen_at + TOLERANCE:
+        raise NumbersRestarted(
+            f"'{entity}' was deleted and made again: its message {message.sequence_number} was enqueued at "
+            f"{_text(enqueued / 1000)}, but the stream had seen number {last} by {_text(seen_at)}. With this "
+            f"checkpoint the stream would pass over all messages up to number {last}. Give it a new one."
+        )
+
+
+def _text(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+LOOK_EVERY = 1.0
+"""Seconds between looks at entities that had no new messages. Spark asks a hundred times a second."""
+KEPT_FOR = 30.0
+"""Seconds for which a connection is kept that was not used: nothing answers its heartbeats meanwhile."""
+
+CHECK_EVERY = 600.0
+"""Seconds between checks that an entity's numbers have not begun again at 1. The first is at the stream's start."""
+
+Offsets = dict[str, int]
+"""The last number of each entity by its name; and by `seen_key` when it was seen, in seconds since 1970."""
+T = TypeVar("T")
+
+
+def seen_key(entity: str) -> str:
+    """Where an offset has the time at which the entity's number was seen. No name of an entity has a `#`."""
+    return f"{entity}#seen_at"
+
+
+class NewMessages:
+    """The new messages of some entities. It lives in the process on the driver that plans the stream."""
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        now: Callable[[], float] = time.monotonic,
+        date: Callable[[], float] = time.time,
+    ) -> None:
+        self._options = options
+        self._now, self._date = now, date
+        self._check_at: dict[str, float] = {}
+        self._target: Offsets | None = None
+        self._quiet_until = 0.0
+        self._connection = _KeptConnection(options.side, options.entities[0], now)
+
+    def first_offsets(self) -> Offsets:
+        """Where a stream begins that has no checkpoint."""
+        if self._options.behaviour.start is Start.EARLIEST:
+            return dict.fromkeys(self._options.entities, 0)
+        return self.latest({})
+
+    def latest(self, start: Mapping[str, int], most: int | None = None) -> Offsets:
+        """The offsets up to which a stream may read now. With `most`, there are no more messages than that between, but
+        at least one of each entity that has some.
+        """
+        entities = self._options.entities
+        offsets = {entity: start.get(entity, 0) for entity in entities}
+        offsets |= {key: start[key] for key in map(seen_key, entities) if key in start}
+        if self._target is None and self._now() < self._quiet_until:
+            return offsets
+        share = None if most is None else max(1, most // len(entities))
+        for entity in entities:
+            self._check(entity, start)
+            found = self._bounds(entity, offsets[entity])
+            if found is not None:
+                first, last = found
+                # Numbers may have gaps, but none is there twice: so many numbers are at most so many messages.
+                offsets[entity] = last if share is None else min(last, first + share - 1)
+                offsets[seen_key(entity)] = int(self._date())
+        if all(offsets[entity] == start.get(entity, 0) for entity in entities):
+            self._quiet_until = self._now() + LOOK_EVERY
+        return offsets
+
+    def stop_at_present(self) -> None:
+        """Counts only messages that are there now, from here on."""
+        self._target = None
+        self._quiet_until = 0.0
+        self._target = self.latest({})
+
+    def _check(self, entity: str, start: Mapping[str, int]) -> None:
+        """Raises NumbersRestarted if the offset is that of an entity which was deleted since. An offset of an older
+        version has no time: it is not checked.
+        """
+        last, seen_at = start.get(entity, 0), start.get(seen_key(entity))
+        if not last or seen_at is None or self._now() < self._check_at.get(entity, 0.0):
+            return
+        self._connection.use(lambda connection: refuse_restarted(connection, entity, last, seen_at))
+        self._check_at[entity] = self._now() + CHECK_EVERY
+
+    def _bounds(self, entity: str, after: int) -> tuple[int, int] | None:
+        if self._target is not None and after >= self._target[entity]:
+            return None
+        found = self._connection.use(lambda connection: bounds_of(connection, entity, after))
+        if found is None or self._target is None:
+            return found
+        first, last = found
+        return (first, min(last, self._target[entity])) if first <= self._target[entity] else None
+
+    def ranges(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[SequenceRange]:
+        """The parts of what is between two offsets. An entity that is no longer among the options is left out."""
+        ranges: list[SequenceRange] = []
+        for entity in self._options.entities:
+            first, last = start.get(entity, 0) + 1, end.get(entity, 0)
+            if first <= last:
+                ranges += split_range(SequenceRange(entity, first, last), self._options.behaviour.partition_size)
+        return ranges
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class _KeptConnection:
+    """A connection that is kept while it is used often."""
+
+    def __init__(self, side: SideSettings, entity: str, now: Callable[[], float]) -> None:
+        self._side, self._entity, self._now = side, entity, now
+        self._open = ExitStack()
+        self._connection: Connection | None = None
+        self._used_at = 0.0
+
+    def use(self, look: Callable[[Connection], T]) -> T:
+        """Looks once, and again with a new connection if the kept one is broken."""
+        if self._connection is not None and self._now() < self._used_at + KEPT_FOR:
+            try:
+                return self._looked(look, self._connection)
+            except BROKEN:
+                pass
+        return retried(lambda: self._looked(look, self._opened()))
+
+    def _opened(self) -> Connection:
+        self.close()
+        self._connection = self._open.enter_context(connected(self._side, self._entity))
+        return self._connection
+
+    def _looked(self, look: Callable[[Connection], T], connection: Connection) -> T:
+        found = look(connection)
+        self._used_at = self._now()
+        return found
+
+    def close(self) -> None:
+        self._open.close()
+        self._connection = None

@@ -1,0 +1,142 @@
+"""Reads the messages of entities by peeking: nothing is received, locked or changed.
+
+An entity is read in ranges of sequence numbers. The last range of an entity is open: its end is looked for when its
+read begins, so a read ends although messages keep coming. A range may be read again at any time: a peek can begin at
+any number.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from syphon.config import SideSettings
+from syphon.model import DestinationSilent, DestinationUnreachable, Interrupted, SyphonError
+from syphon.servicebus import FIRST_OF_PARTITION, Connection, Peeked, connected, peek_pages, sequence_bounds
+
+from .filters import Wanted
+from .message_batches import MessageBatches, in_batches
+from .options import SourceOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TRIES = 4
+"""How often in a row a connection may break without a message before a read fails."""
+PAUSE = 1.0
+"""Seconds before a connection is opened again."""
+BROKEN = (Interrupted, DestinationSilent, DestinationUnreachable)
+"""What a new connection may repair."""
+T = TypeVar("T")
+
+
+class PartitionedEntity(SyphonError):
+    """The entity is partitioned, and cannot be read by sequence numbers."""
+
+
+class SequenceRange(NamedTuple):
+    """Messages of one entity, by their sequence numbers: from the first to the last, both included."""
+
+    entity: str
+    first: int
+    last: int
+    is_open: bool = False
+    """Messages after the last one belong to it, too, as far as they are there when the read begins."""
+
+
+def plan_ranges(options: SourceOptions, wanted: Wanted) -> list[SequenceRange]:
+    """The ranges of all entities, none with more numbers than `partition_size`, as far as messages are there now.
+
+    Spark plans a frame once, and may evaluate it again an hour later. So each entity has an open range at its end,
+    unless the numbers that are wanted end before.
+    """
+    low, high = max(1, wanted.numbers.low), wanted.numbers.high
+    return retried(lambda: _planned(options, low, high)) if low <= high else []
+
+
+def _planned(options: SourceOptions, low: int, high: int) -> list[SequenceRange]:
+    ranges: list[SequenceRange] = []
+    with connected(options.side, options.entities[0]) as connection:
+        for entity in options.entities:
+            first, last = bounds_of(connection, entity, low - 1) or (low, low)
+            if first > high:
+                continue
+            parts = split_range(SequenceRange(entity, first, min(last, high)), options.behaviour.partition_size)
+            if last < high:
+                parts[-1] = parts[-1]._replace(is_open=True)
+            ranges += parts
+    return ranges
+
+
+def retried(look: Callable[[], T]) -> T:
+    """Looks with a new connection, and again after a pause if that breaks: TRIES times at most."""
+    for _ in range(TRIES - 1):
+        try:
+            return look()
+        except BROKEN:
+            time.sleep(PAUSE)
+    return look()
+
+
+def bounds_of(connection: Connection, entity: str, after: int) -> tuple[int, int] | None:
+    """The lowest and highest sequence number above `after`. Raises PartitionedEntity."""
+    found = sequence_bounds(connection, entity, after)
+    if found is not None:
+        _refuse_partitioned(entity, max(found))
+    return found
+
+
+def split_range(whole: SequenceRange, size: int) -> list[SequenceRange]:
+    """A range in parts of about the same length, none longer than `size`."""
+    numbers = whole.last - whole.first + 1
+    parts = -(-numbers // size)
+    starts = [whole.first + numbers * part // parts for part in range(parts + 1)]
+    return [SequenceRange(whole.entity, starts[part], starts[part + 1] - 1) for part in range(parts)]
+
+
+def read_range(
+    side: SideSettings, part: SequenceRange, names: Sequence[str], nullable: Sequence[bool], wanted: Wanted
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a range, in Arrow batches."""
+    times = wanted.enqueued
+    batches = MessageBatches(names, nullable, None if times is None else times.__contains__)
+    for messages in in_batches(pages_of(side, part, wanted.numbers.high)):
+        batch = batches.batch(part.entity, messages)
+        if batch.num_rows:
+            yield batch
+
+
+def pages_of(side: SideSettings, part: SequenceRange, highest: int) -> Iterator[list[Peeked]]:
+    """The messages of a range, in pages, up to the highest number that is wanted.
+
+    A connection that breaks is opened again, and the read goes on where it was.
+    Connections break: Spark may take its time with a batch, and the service ends a connection that is silent.
+    """
+    entity, first, last, is_open = part
+    failures = 0
+    while first <= last:
+        try:
+            with connected(side, entity) as connection:
+                if is_open and (found := bounds_of(connection, entity, last)) is not None:
+                    last = min(found[1], highest)
+                is_open = False
+                for page in peek_pages(connection, entity, first, stop=last):
+                    _refuse_partitioned(entity, max(message.sequence_number for message in page))
+                    failures = 0
+                    first = page[-1].sequence_number + 1
+                    yield page
+            return
+        except BROKEN:
+            failures += 1
+            if failures >= TRIES:
+                raise
+            time.sleep(PAUSE)
+
+
+def _refuse_partitioned(entity: str, number: int) -> None:
+    if number >= FIRST_OF_PARTITION:
+        raise PartitionedEntity(
+            f"'{entity}' is partitioned: each partition counts its messages for itself, so that no sequence number "
+            "says what comes next. Such an entity can be written to, but not read from."
+        )

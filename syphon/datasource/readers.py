@@ -1,0 +1,128 @@
+"""The readers of the data source, for tables and for streams: Spark's interface."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+
+from .columns import read_names
+from .filters import Bounds, Wanted, push
+from .new_messages import NewMessages, Offsets
+from .options import SourceOptions
+from .peek_read import plan_ranges, read_range
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+class BatchReader(DataSourceReader):
+    """Peeks at all messages that are there when its tasks begin.
+
+    It takes filters of Spark's only with the option `pushdown`. Spark 4.3 keeps the filters of a query for the frame
+    that was loaded, and not for the query: a second query of the same frame would get the rows of the first one.
+    """
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._names = read_names(schema)
+        self._nullable = [field.nullable for field in schema.fields]
+        numbers = Bounds(options.behaviour.first)
+        if options.behaviour.last is not None:
+            numbers = Bounds(numbers.low, options.behaviour.last)
+        self._wanted = Wanted(numbers)
+
+    @property
+    def pushFilters(self) -> Callable[[list[Any]], Iterable[Any]]:  # noqa: N802
+        """Takes filters of Spark's, where the session pushes them down (`spark.sql.python.filterPushdown.enabled`)."""
+        return _OptionalPushdown(self)
+
+    def push(self, filters: Sequence[Any]) -> list[Any]:
+        """Applies the filters that it can. Returns the others."""
+        if not self._options.behaviour.pushdown:
+            return list(filters)
+        self._wanted, rest = push(self._wanted, filters)
+        return rest
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(part) for part in plan_ranges(self._options, self._wanted)]
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        # If there is no partition, Spark reads one all the same: without a value, or None (Spark 4.0 and 4.1).
+        if partition is None or partition.value is None:
+            return iter(())
+        return read_range(self._options.side, partition.value, self._names, self._nullable, self._wanted)
+
+
+class _OptionalPushdown:
+    """A `pushFilters` that does not insist. By default Spark pushes no filters down to Python, and raises an error if a
+    reader has this method all the same. Ours only saves work: without it Spark filters the rows.
+    """
+
+    def __init__(self, reader: BatchReader) -> None:
+        self._reader = reader
+        # What Spark looks at, to see whether the method is the reader's own. Spark 4.0 has none.
+        self.__func__ = getattr(DataSourceReader, "pushFilters", None)
+
+    def __call__(self, filters: list[Any]) -> Iterable[Any]:
+        return self._reader.push(filters)
+
+
+class StreamReader(DataSourceStreamReader):
+    """Peeks at the messages that come, by sequence number. For Spark 4.0 and 4.1, whose batches have no limit."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._names = read_names(schema)
+        self._nullable = [field.nullable for field in schema.fields]
+        self._new_messages = NewMessages(options)
+        self._seen: Offsets = {}
+
+    def initialOffset(self) -> Offsets:  # noqa: N802
+        return self._new_messages.first_offsets()
+
+    def latestOffset(self) -> Offsets:  # type: ignore[override]  # noqa: N802
+        self._seen = self._new_messages.latest(self._seen)
+        return self._seen
+
+    def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
+        return [InputPartition(part) for part in self._new_messages.ranges(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_range(self._options.side, partition.value, self._names, self._nullable, Wanted())
+
+    def stop(self) -> None:
+        self._new_messages.close()
+
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:
+    LimitedStreamReader: Any = None
+else:
+
+    class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):  # type: ignore[no-redef]
+        """The same, with limits: a micro-batch has so many rows, and `availableNow` ends."""
+
+        def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # type: ignore[override]  # noqa: N802
+            return self._new_messages.latest(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+
+        def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+            most = self._options.behaviour.max_rows
+            return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+        def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+            self._new_messages.stop_at_present()
+
+
+def stream_reader(options: SourceOptions, schema: StructType) -> StreamReader:
+    """The reader of streams that this Spark can use best."""
+    reader: StreamReader = (LimitedStreamReader or StreamReader)(options, schema)
+    return reader

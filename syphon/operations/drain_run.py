@@ -1,0 +1,299 @@
+"""`syphon.drain`: forwards the backlog to its destinations, once, and returns a summary.
+
+The command runs the same `DrainRun`. `--give-up` dead-letters messages for missing or disabled destinations.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from syphon.backlog import SelectedQueue, by_pair, plan, queue_names, secondary_administration, select_queues
+from syphon.config import Config
+from syphon.model import (
+    InvalidOption,
+    MessageFilter,
+    PathPatterns,
+    SyphonError,
+    TimeToLive,
+    millis_of,
+)
+from syphon.worker import Drain, DrainOptions, DrainProgress, counts_of, running_engine, waiting_destinations
+
+from .arguments import (
+    ConfigLike,
+    Moment,
+    Names,
+    Queues,
+    Span,
+    names_of,
+    read_duration,
+    read_moment,
+    read_rate,
+    settings_of,
+)
+from .drain_summary import DrainSummary, exit_code_of, summarized
+from .give_up import read_words, with_given_up
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+Progress: TypeAlias = Callable[[DrainProgress], None]
+"""Called about twice per second during the drain."""
+
+
+def drain_options(
+    config: Config,
+    destinations: Iterable[str] = (),
+    before: datetime | None = None,
+    after: datetime | None = None,
+    limit: int | None = None,
+    rate: float | None = None,
+    timeout: float | None = None,
+    patience: float = 120.0,
+    settle: float = 0.0,
+    ttl: str | None = None,
+) -> DrainOptions:
+    """The options of a drain, checked. Raises InvalidOption."""
+    if before is not None and after is not None and before <= after:
+        raise InvalidOption(f"--before {before.isoformat()} is not later than --after {after.isoformat()}.")
+    if limit is not None and limit < 1:
+        raise InvalidOption(f"limit is {limit}: it must be 1 or more.")
+    if ttl is not None and ttl not in list(TimeToLive):
+        raise InvalidOption(f"'{ttl}' is not a time-to-live mode: use restore or remaining.")
+    return DrainOptions(
+        messages=MessageFilter(PathPatterns.of(list(destinations) or ["*"]), millis_of(before), millis_of(after)),
+        limit=limit,
+        rate=rate,
+        timeout=timeout,
+        patience=patience,
+        settle=settle,
+        lease=config.pipeline.lease / 1000,
+        ttl=TimeToLive(ttl) if ttl else None,
+    )
+
+
+def queues_to_drain(
+    config: Config, pairs: Iterable[str] = (), queues: Iterable[str] = (), all_found: bool = False
+) -> list[SelectedQueue]:
+    """The queues that the options select; with `all_found` also those beyond the count, of the same pairs (P4).
+
+    Raises NoQueueSelected, or the error of the namespace if it cannot list its queues.
+    """
+    chosen = select_queues(config.pairs, tuple(pairs), tuple(queues))
+    for pair, _ in by_pair(chosen) if all_found else ():
+        try:
+            administration = secondary_administration(pair)
+            try:
+                chosen += [SelectedQueue(pair, name) for name in plan(administration, queue_names(pair)).extra]
+            finally:
+                administration.close()
+        except SyphonError as error:
+            raise type(error)(f"--all-found: {error}") from error
+    return chosen
+
+
+class DrainRun:
+    """A drain of some queues: look, move, summary. Another thread or a signal handler may stop it."""
+
+    def __init__(
+        self,
+        config: Config,
+        queues: list[SelectedQueue],
+        options: DrainOptions,
+        give_up: Iterable[str] = (),
+        spark: SparkSession | None = None,
+    ) -> None:
+        """`config` already includes the errors to give up on."""
+        self.queues = queues
+        self._config = config
+        self._options = options
+        self._give_up = tuple(give_up)
+        self._spark = spark
+        self._drain: Drain | None = None
+        self._ledger_error = ""
+
+    def look(self) -> bool:
+        """Peek into every queue, and return whether there is something to forward: only then is Spark needed."""
+        self._drain = Drain(self.queues, self._options, counts_of(self.queues))
+        return self._drain.peek()
+
+    def move(
+        self,
+        showing: Callable[[], AbstractContextManager[Progress]],
+        say: Callable[[str], None] | None = None,
+        ends_process: bool = False,
+    ) -> None:
+        """Forward messages on Spark until the drain ends.
+
+        `showing` is entered when Spark has started, and yields the function that shows the progress. `say` gets a line
+        while the ledger is written. `ends_process`: kill the process if shutdown takes too long (for a command).
+        """
+        drain = self._looked
+        with running_engine(self._config.pipeline, say=say, spark=self._spark, ends_process=ends_process) as ready:
+            try:
+                with showing() as show:
+                    drain.run(ready, show)
+            except BaseException:
+                drain.stop()  # so that the end of the engine does not wait for a ledger that it need not write
+                raise
+            ready.ending.exit_code = exit_code_of(drain.result(), self._options)
+        self._ledger_error = ready.ledger_writer.error
+
+    def stop(self) -> None:
+        """Stop receiving, and finish the messages in flight. Safe in a signal handler."""
+        self._looked.stop()
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._looked.is_stopping
+
+    def summary(self) -> DrainSummary:
+        """How it ended."""
+        result = self._looked.result()
+        waiting = waiting_destinations(result, self._options)
+        ledger = self._config.pipeline.ledger
+        return summarized(result, self._options, waiting, ledger, self._ledger_error, self._give_up)
+
+    @property
+    def lost(self) -> SyphonError | None:
+        """Why Spark was lost before the drain had ended, if it was."""
+        return self._looked.result().lost
+
+    @property
+    def _looked(self) -> Drain:
+        assert self._drain is not None, "look() comes first"
+        return self._drain
+
+
+class DrainInterrupted(KeyboardInterrupt):
+    """The caller interrupted a drain, which finished or abandoned its messages in flight. See `summary`."""
+
+    def __init__(self, summary: DrainSummary) -> None:
+        super().__init__(f"The drain was interrupted and stopped gracefully. {summary.verdict}")
+        self.summary = summary
+
+    def _render_traceback_(self) -> list[str]:
+        """Hide the traceback in notebooks: it is irrelevant where the drain was interrupted."""
+        return [str(self)]
+
+
+def drain(
+    config: ConfigLike,
+    spark: SparkSession | None = None,
+    *,
+    pairs: Names = (),
+    queues: Queues = (),
+    destinations: Names = (),
+    before: Moment | None = None,
+    after: Moment | None = None,
+    limit: int | None = None,
+    rate: str | float | None = None,
+    timeout: Span | None = None,
+    patience: Span = 120.0,
+    give_up: Names = (),
+    settle: Span = 0.0,
+    all_found: bool = False,
+    ttl: Literal["restore", "remaining"] | None = None,
+    progress: Progress | None = None,
+) -> DrainSummary:
+    """Forward every message in the backlog queues to its destination, and verify that the backlog is empty.
+
+    `config` is a settings file, its content as a dict, or a `Config`. `spark` is an existing session, classic or Spark
+    Connect, which keeps running. Without it, the active session is used, or one is started for this drain. The options
+    are those of `syphon drain`. `progress` is called about twice per second; an exception from it stops the drain
+    gracefully.
+
+    Nothing is prompted for or printed. Check the summary: `exit_code` is 0 only if no matching message is left and
+    nothing was dead-lettered. Raises errors of `syphon.model` for invalid settings and options, if Spark does not
+    start, and if a namespace is unreachable.
+
+    An interrupt (Ctrl-C, or a notebook's stop button) finishes the messages in flight and raises `DrainInterrupted`, a
+    KeyboardInterrupt with the summary so far. A second one exits immediately. No message is lost either way.
+    """
+    words = read_words(give_up) if give_up else frozenset()
+    settings = with_given_up(settings_of(config), words)
+    options = drain_options(
+        settings,
+        names_of(destinations),
+        None if before is None else read_moment(before),
+        None if after is None else read_moment(after),
+        limit,
+        None if rate is None else read_rate(rate),
+        None if timeout is None else read_duration(timeout),
+        read_duration(patience),
+        read_duration(settle),
+        ttl,
+    )
+    chosen = queues_to_drain(settings, names_of(pairs), names_of(queues), all_found)
+    run = DrainRun(settings, chosen, options, words, spark)
+    watched = _Watched(run, progress)
+    if run.look():
+        with _Interrupts(run) as interrupts:
+            run.move(lambda: watched.showing(interrupts))
+        if watched.error is not None:
+            raise watched.error
+        if interrupts.seen:
+            raise DrainInterrupted(run.summary())
+    return run.summary()
+
+
+class _Watched:
+    """Call the caller's function. Its first exception stops the drain, and is raised when the drain has stopped."""
+
+    def __init__(self, run: DrainRun, progress: Progress | None) -> None:
+        self._run = run
+        self._progress = progress
+        self.error: Exception | None = None
+
+    @contextmanager
+    def showing(self, interrupts: _Interrupts) -> Iterator[Progress]:
+        interrupts.catch()  # again: Spark installs its own handler, which kills the tasks
+        yield self._show
+
+    def _show(self, progress: DrainProgress) -> None:
+        if self._progress is None or self.error is not None:
+            return
+        try:
+            self._progress(progress)
+        except Exception as error:
+            self.error = error
+            self._run.stop()
+
+
+class _Interrupts:
+    """While open, the first SIGINT stops the drain gracefully, and the second raises KeyboardInterrupt.
+
+    Only a program's main thread gets signals. In any other thread this does nothing.
+    """
+
+    def __init__(self, run: DrainRun) -> None:
+        self._run = run
+        self._before: Any = None
+        self.seen = False
+
+    def __enter__(self) -> _Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.getsignal(signal.SIGINT)
+            self.catch()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def catch(self) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.seen:
+            signal.default_int_handler(number, frame)
+        self.seen = True
+        self._run.stop()

@@ -1,0 +1,47 @@
+"""`--give-up`: a drain dead-letters the messages for missing or disabled destinations.
+
+By default they stay in the backlog (S4): the sender failed over because of these errors, and the entity may come back.
+Only a person knows that it will not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from syphon.config import Config, PermanentError
+from syphon.model import DestinationDisabled, DestinationMissing, InvalidOption
+
+GIVE_UP = {"missing": "entity-not-found", "disabled": "entity-disabled"}
+"""The words of the option, and the permanent error in the settings for each."""
+_WORDS = {DestinationMissing.__name__: "missing", DestinationDisabled.__name__: "disabled"}
+
+
+def read_words(value: str | Iterable[str]) -> frozenset[str]:
+    """Parse one or more of the words: a comma-separated text, or several texts."""
+    texts = value.split(",") if isinstance(value, str) else list(value)
+    words = [word.strip().lower() for word in texts]
+    for word in words:
+        if word not in GIVE_UP:
+            raise InvalidOption(f"Unknown value '{word}' for --give-up: use missing, disabled, or missing,disabled.")
+    return frozenset(words)
+
+
+def with_given_up(config: Config, words: Iterable[str]) -> Config:
+    """The settings for one drain: these errors are permanent for every pair, in addition to the configured ones."""
+    errors = [PermanentError(GIVE_UP[word]) for word in words]
+    pairs = [
+        pair.model_copy(update={"destinations": pair.destinations.giving_up(errors)}) if errors else pair
+        for pair in config.pairs
+    ]
+    return config.model_copy(update={"pairs": pairs})
+
+
+def word_for(error: str) -> str | None:
+    """The --give-up word for this error; None if there is none."""
+    return _WORDS.get(error)
+
+
+def words_for(errors: Iterable[str]) -> str:
+    """The value of --give-up for these errors; empty if there is none."""
+    found = {word_for(error) for error in errors}
+    return ",".join(word for word in GIVE_UP if word in found)

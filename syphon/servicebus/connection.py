@@ -1,0 +1,165 @@
+"""A connection to one namespace: its wire with its tokens, the wait for its socket, and the pauses between reopenings.
+
+`try_sender` and `try_receiver` attach a link and close it again, to find out whether our rights suffice.
+"""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from azure.servicebus import ServiceBusClient
+
+from syphon.model import DestinationSilent, SyphonError
+
+from .links import LinkState, RawLink, RawReceiver, RawSender
+from .sdk_internals import open_socket
+from .tokens import Tokens
+from .wire import Wire
+
+OPEN_WITHIN = 30.0
+HANDSHAKE_WITHIN = 2.5
+"""Seconds for each answer of the peer until AMQP is open, where the end of an outage must be noticed soon. A peer that
+works answers in milliseconds; one that accepts connections and is silent would hold up the next try for OPEN_WITHIN."""
+ATTACH_WITHIN = 15.0
+STABLE_AFTER = 10.0
+"""Seconds. A link or connection that was open for this long has worked."""
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 120.0
+NOTICING_PAUSE = 2.5
+"""The longest pause where the end of an outage must be noticed within five seconds (D16). The other seconds are for the
+opening itself and for two turns of the listener, on a machine that is busy."""
+
+# Not select(): in a process with a thousand open files it cannot watch further sockets.
+_Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
+
+
+class Connection:
+    """An open connection. Exactly one thread uses it."""
+
+    is_isolating = False
+    """Its user tries something that may cut it. Then it is opened again without a pause."""
+
+    def __init__(
+        self,
+        client: ServiceBusClient,
+        entity: str,
+        timeout: float = OPEN_WITHIN,
+        now: Callable[[], float] = time.monotonic,
+        handshake_within: float | None = None,
+        credential: Callable[[], Any] | None = None,
+    ) -> None:
+        """`credential` gives the credential for tokens, which may change; by default, it is the client's own."""
+        sdk: Any = client  # it keeps the credential from the connection string in a private attribute
+        self.host: str = client.fully_qualified_namespace
+        self.wire = Wire(open_socket(client, entity, timeout, handshake_within), self.host, now)
+        self.tokens = Tokens(self.wire, self.host, credential or (lambda: sdk._credential))
+
+    def read(self) -> None:
+        self.wire.read()
+        self.tokens.work()
+
+    def wait(self, seconds: float) -> None:
+        """Writes pending frames, and waits for traffic."""
+        wait_for_traffic([self.wire], seconds)
+
+    def tick(self) -> None:
+        self.wire.tick()
+        self.tokens.work()
+
+    def close(self) -> None:
+        self.tokens.close()
+        self.wire.close()
+
+
+class Backoff:
+    """The pauses before one link or connection is opened again: longer ones if it keeps breaking.
+
+    Links and connections break in normal operation: the service ends idle links after ten minutes, and whole
+    connections when it is updated. Without a pause, one that breaks as soon as it is open would be opened a thousand
+    times a second.
+    """
+
+    def __init__(self, longest: float = LONGEST_PAUSE) -> None:
+        self._longest = longest
+        self._pause = 0.0
+
+    def reset(self) -> None:
+        """Starts over with the shortest pause."""
+        self._pause = 0.0
+
+    def pause(self, lasted: float, shortest: float = 0.0) -> float:
+        """The seconds to wait before the next opening, after one that lasted so many seconds."""
+        pause = max(shortest, self._pause if lasted < STABLE_AFTER else 0.0)
+        self._pause = min(max(FIRST_PAUSE, 2 * pause), self._longest)
+        return pause
+
+
+Wait = Callable[[Iterable[Wire], float], None]
+"""Waits for traffic on wires: `wait_for_traffic`, or what a simulation does instead."""
+
+
+def wait_for_traffic(wires: Iterable[Wire], seconds: float) -> None:
+    """Writes pending frames, then waits until a socket can be read or written.
+
+    Returns at once if bytes are already decrypted, or a wire has failed. Without wires it only waits.
+    """
+    wires = list(wires)
+    if not wires:
+        time.sleep(seconds)
+        return
+    for wire in wires:
+        wire.flush()
+    with _Selector() as waiting:
+        for wire in wires:
+            if wire.failure is not None or wire.has_unread():
+                return
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if wire.wants_to_write() else 0)
+            waiting.register(wire, events)
+        waiting.select(seconds)
+
+
+def try_sender(connection: Connection, path: str) -> SyphonError | None:
+    """The reason why messages cannot be sent to an entity; None if they can. Sends no message."""
+    return _try_link(connection, path, lambda: RawSender(connection.wire, path))
+
+
+def largest_accepted(connection: Connection, path: str) -> int | SyphonError:
+    """The bytes of the largest message that an entity takes; or the reason why messages cannot be sent to it."""
+    senders: list[RawSender[object]] = []
+
+    def attach() -> RawSender[object]:
+        senders.append(RawSender(connection.wire, path))
+        return senders[-1]
+
+    error = _try_link(connection, path, attach)
+    return senders[-1].max_size if error is None else error
+
+
+def try_receiver(connection: Connection, path: str) -> SyphonError | None:
+    """The reason why messages cannot be received from an entity; None if they can. Requests no message."""
+    return _try_link(connection, path, lambda: RawReceiver(connection.wire, path))
+
+
+def _try_link(connection: Connection, path: str, attach: Callable[[], RawLink]) -> SyphonError | None:
+    wire = connection.wire
+    deadline = wire.now() + ATTACH_WITHIN
+    link: RawLink | None = None
+    try:
+        while wire.now() < deadline:
+            if wire.failure is not None:
+                return wire.failure
+            if link is None and connection.tokens.allow(path):
+                link = attach()
+            if link is not None and link.state is not LinkState.ATTACHING:
+                return link.error
+            wait_for_traffic([wire], 0.2)
+            connection.read()
+        return DestinationSilent(f"{wire.name}: '{path}' has not answered for {ATTACH_WITHIN:.0f} seconds.")
+    except SyphonError as error:
+        return error
+    finally:
+        if link is not None:
+            link.close()
+            wire.flush()

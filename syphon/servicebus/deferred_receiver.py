@@ -1,0 +1,160 @@
+"""Receives deferred messages, which no link delivers, by their sequence numbers, and settles them.
+
+Both are requests to the management node of the queue. A message that came this way cannot be settled over a link.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from syphon.amqp import Array, Long, Malformed, Map, UInt, Value
+from syphon.model import Interrupted, LockLost, SyphonError, from_condition
+
+from .connection import Connection
+from .links import Arrival, LinkState, ManagementLinks, ManagementReply, Settled
+
+LONGS, UUIDS = 0x81, 0x98
+PEEK_LOCK = 1
+"""The receiver-settle-mode in which a message is locked, and not deleted at once."""
+TOKENS_PER_REQUEST = 100
+NOT_FOUND = "com.microsoft:message-not-found"
+_COMPLETED, _DEFERRED, _DEAD_LETTERED = "completed", "defered", "suspended"
+"""The dispositions, as Service Bus spells them."""
+_OUTCOMES = {_COMPLETED: "accepted", _DEFERRED: "modified", _DEAD_LETTERED: "rejected"}
+
+
+class DeferredReceiver:
+    """Receives and settles deferred messages of one queue. To the owner of a message it is the message's link."""
+
+    def __init__(self, node: ManagementLinks, connection: Connection) -> None:
+        self.path = node.entity
+        self.arrivals: deque[Arrival] = deque()
+        self.settled: deque[Settled] = deque()
+        self.refused: deque[tuple[Sequence[int], SyphonError]] = deque()
+        """Numbers that could not be received now, and why."""
+        self.requested = 0
+        """How many messages were asked for and have neither arrived nor turned out to be missing."""
+        self._wire = connection.wire
+        self._link = node.link(connection.wire)
+        self._to_settle: dict[tuple[str, str, str], list[Arrival]] = {}
+        """What to ask the node for at the next `flush`: by disposition, reason and description."""
+        self._settling: dict[Arrival, tuple[str, float]] = {}
+
+    @property
+    def state(self) -> LinkState:
+        return LinkState.OPEN if self._link.error is None else LinkState.LOST
+
+    # --- receiving -----------------------------------------------------------------------------------------------
+
+    def receive(self, numbers: Sequence[int]) -> None:
+        """Asks for messages by their sequence numbers: of one partition, if the queue has partitions."""
+        self.requested += len(numbers)
+        self._ask_for(numbers)
+
+    def _ask_for(self, numbers: Sequence[int]) -> None:
+        body: dict[str, Value] = {
+            "sequence-numbers": Array(LONGS, tuple(map(Long, numbers))),
+            "receiver-settle-mode": UInt(PEEK_LOCK),
+        }
+        self._request("receive-by-sequence-number", body, partial(self._received, numbers, self._wire.now()))
+
+    def _received(self, numbers: Sequence[int], asked_at: float, reply: ManagementReply) -> None:
+        if reply.status != 200:
+            self._not_received(numbers, reply)
+            return
+        self.requested -= len(numbers)
+        try:
+            entries = body.get("messages") if isinstance(body := reply.body, Map) else None
+        except Malformed as error:
+            self.refused.append((numbers, SyphonError(f"'{self.path}' answered with bytes that are not AMQP: {error}")))
+            return
+        now = self._wire.now()
+        for entry in entries if isinstance(entries, list) else []:
+            payload, token = (entry.get("message"), entry.get("lock-token")) if isinstance(entry, Map) else (None, None)
+            if isinstance(payload, bytes) and isinstance(token, uuid.UUID):
+                # Its lock began at the earliest when it was asked for.
+                self.arrivals.append(Arrival(self, 0, token.bytes_le, payload, now, asked_at))
+
+    def _not_received(self, numbers: Sequence[int], reply: ManagementReply) -> None:
+        """One message that is gone, has expired or is locked makes the service refuse all: it asks in halves."""
+        if reply.condition == NOT_FOUND and len(numbers) > 1:
+            middle = len(numbers) // 2
+            self._ask_for(numbers[:middle])
+            self._ask_for(numbers[middle:])
+            return
+        self.requested -= len(numbers)
+        if reply.condition != NOT_FOUND:
+            self.refused.append((numbers, from_condition(reply.condition, reply.description)))
+
+    # --- settling ------------------------------------------------------------------------------------------------
+
+    def complete(self, arrival: Arrival) -> None:
+        self._settle(arrival, _COMPLETED)
+
+    def release(self, arrival: Arrival) -> None:
+        """Gives the message back: it stays deferred, and can be received again at once."""
+        self.defer(arrival)
+
+    def defer(self, arrival: Arrival) -> None:
+        self._settle(arrival, _DEFERRED)
+
+    def dead_letter(self, arrival: Arrival, reason: str, description: str) -> None:
+        self._settle(arrival, _DEAD_LETTERED, reason, description)
+
+    def settling_since(self, arrival: Arrival) -> float | None:
+        asked = self._settling.get(arrival)
+        return None if asked is None else asked[1]
+
+    def _settle(self, arrival: Arrival, disposition: str, reason: str = "", description: str = "") -> None:
+        self._settling[arrival] = disposition, self._wire.now()
+        self._to_settle.setdefault((disposition, reason, description), []).append(arrival)
+
+    def flush(self) -> None:
+        """Asks for the settlements since the last time: many in one request. To be called every turn."""
+        if self.state is LinkState.LOST:
+            self._lose()
+            return
+        to_settle, self._to_settle = self._to_settle, {}
+        for (disposition, reason, description), arrivals in to_settle.items():
+            body: dict[str, Value] = {"disposition-status": disposition}
+            if disposition == _DEAD_LETTERED:
+                body |= {"deadletter-reason": reason, "deadletter-description": description}
+            for start in range(0, len(arrivals), TOKENS_PER_REQUEST):
+                self._ask_to_settle(body, arrivals[start : start + TOKENS_PER_REQUEST])
+
+    def _ask_to_settle(self, body: dict[str, Value], arrivals: list[Arrival]) -> None:
+        tokens = Array(UUIDS, tuple(uuid.UUID(bytes_le=arrival.lock_token) for arrival in arrivals))
+        self._request("update-disposition", {**body, "lock-tokens": tokens}, partial(self._answered, body, arrivals))
+
+    def _answered(self, body: dict[str, Value], arrivals: list[Arrival], reply: ManagementReply) -> None:
+        error = None if reply.status == 200 else from_condition(reply.condition, reply.description)
+        if isinstance(error, LockLost) and len(arrivals) > 1:  # one lost lock makes the service refuse all
+            middle = len(arrivals) // 2
+            self._ask_to_settle(body, arrivals[:middle])
+            self._ask_to_settle(body, arrivals[middle:])
+            return
+        for arrival in arrivals:
+            self._end_settling(arrival, error)
+
+    def stop_awaiting(self, requested_before: float) -> None:
+        """Counts the settlements as unknown that were asked for before then and have no answer."""
+        for arrival in [found for found, (_, asked_at) in self._settling.items() if asked_at < requested_before]:
+            self._end_settling(arrival, Interrupted("The service did not answer in time."), unknown=True)
+
+    def _lose(self) -> None:
+        """Counts all that has no answer as unknown: the links were lost."""
+        self.requested = 0
+        self._to_settle.clear()
+        for arrival in list(self._settling):
+            self._end_settling(arrival, self._link.error, unknown=True)
+
+    def _end_settling(self, arrival: Arrival, error: SyphonError | None, unknown: bool = False) -> None:
+        asked = self._settling.pop(arrival, None)
+        if asked is not None:  # else: the answer came too late
+            self.settled.append(Settled(arrival, _OUTCOMES[asked[0]], error, unknown))
+
+    def _request(self, operation: str, body: dict[str, Value], answered: Callable[[ManagementReply], None]) -> None:
+        self._link.ask({"operation": f"com.microsoft:{operation}"}, Map.of(body), answered)

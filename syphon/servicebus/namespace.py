@@ -1,0 +1,254 @@
+"""One namespace of a pair: a connection that is opened in the background, and reopened when it breaks; and a status.
+
+Opening takes half a second at best and half a minute at worst. The user does not wait for it: it asks for the
+connection in each turn of its loop, and gets None until there is one. That is an outage and not a fault (C3): the
+namespace stays `opened`, and `error` says why it cannot be reached. It is `faulted` when it cannot be used any more;
+then asking for the connection raises the reason.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from functools import partial
+
+from syphon.model import DestinationUnreachable, Faulted, Interrupted, SyphonError, Waits
+
+from .connection import FIRST_PAUSE, LONGEST_PAUSE, OPEN_WITHIN, Backoff, Connection
+
+HEARSAY = 5.0
+"""Seconds for which a namespace counts as reachable after another connection has reached it. Slots report once a
+second."""
+
+GIVE_UP_AFTER = 2 * OPEN_WITHIN
+"""Seconds after which an opening is no longer waited for. It has its own limit, and may begin anew once. That limit
+misses a proxy that sends its answer byte by byte: nothing of ours has the socket yet."""
+
+
+class NamespaceStatus(StrEnum):
+    """The states of a namespace (C1)."""
+
+    OPENED = "opened"
+    CLOSING = "closing"
+    CLOSED = "closed"
+    FAULTED = "faulted"
+
+
+class NamespaceClosed(Faulted):
+    """The namespace was closed while it was in use."""
+
+
+def _nothing() -> None:
+    """There is no client to close, or nobody to tell."""
+
+
+def _in_a_thread(open_connection: Callable[[], None], name: str) -> None:
+    threading.Thread(target=open_connection, name=name, daemon=True).start()
+
+
+class Namespace:
+    """A namespace that one thread uses. Other threads may read its status, and fault it."""
+
+    def __init__(
+        self,
+        name: str,
+        connect: Callable[[], Connection],
+        now: Callable[[], float] = time.monotonic,
+        close_client: Callable[[], None] = _nothing,
+        longest_pause: float = LONGEST_PAUSE,
+        begin: Callable[[Callable[[], None], str], None] = _in_a_thread,
+    ) -> None:
+        """Tries begin at most `longest_pause` seconds apart, unless the service asks for more or a try takes longer.
+
+        `begin` starts an opening in the background and returns at once.
+        """
+        self.name = name
+        self.now = now
+        self.error: SyphonError | None = None
+        """Why the namespace cannot be reached at the moment; None if it can."""
+        self.status = NamespaceStatus.OPENED
+        self.has_ended = False
+        """Whether it is closed or faulted: its status as a flag, which every turn of every pump asks for."""
+        self.has_been_connected = False
+        """Whether it has ever accepted our credentials."""
+        self.since = now()
+        self.reason: SyphonError | None = None
+        """Why the namespace is faulted."""
+        self.on_end: Callable[[], None] = _nothing
+        """Called when it is closed or faulted, once, in the thread that did it."""
+        self._connect = connect
+        self._close_client = close_client
+        self._longest_pause = longest_pause
+        self._begin = begin
+        self._connection: Connection | None = None
+        self._opened: Connection | Exception | None = None
+        self._opening = False
+        self._tries = 0
+        """The number of the try whose result counts. The result of an earlier one comes too late."""
+        self._opened_at = self._tried_at = self._next_try = self.since
+        self._reached_at: float | None = None
+        """When another connection was last known to have reached the namespace."""
+        self._told: bool | None = None
+        """What another thread has found since the last look: that the namespace can be reached, or that it cannot."""
+        self._backoff = Backoff(longest_pause)
+        self._lock = threading.Lock()
+
+    def another(self) -> Namespace:
+        """The same namespace with a connection of its own, for links that do not fit on one. This one has the client,
+        and must be closed last."""
+        return Namespace(self.name, self._connect, self.now, longest_pause=self._longest_pause, begin=self._begin)
+
+    # --- the connection ------------------------------------------------------------------------------------------
+
+    def connection(self) -> Connection | None:
+        """The open connection, or None while one is being opened. Raises `Faulted` when there will never be one."""
+        connection = self._connection
+        if (
+            connection is not None
+            and connection.wire.failure is None
+            and self._told is None
+            and self.status is NamespaceStatus.OPENED
+        ):
+            return connection  # the usual case: the pump asks four times a turn
+        if self.has_ended:
+            self._release()
+            raise self.reason or NamespaceClosed(f"{self.name} was closed; open it again.")
+        self._take_told()
+        self._notice_break()
+        if self._opening and self.now() >= self._tried_at + GIVE_UP_AFTER:
+            self._give_up_opening()
+        if self._connection is None and not self._opening:
+            self._take_opened()
+        if self._connection is None and not self._opening and self.now() >= self._next_try:
+            self._opening, self._tried_at = True, self.now()
+            self._tries += 1
+            self._begin(partial(self._open, self._tries), f"open {self.name}")
+        return self._connection
+
+    def _notice_break(self) -> None:
+        if self._connection is not None and self._connection.wire.failure is not None:
+            # Connections break; only one that cannot be opened again is an error.
+            failure, now = self._connection.wire.failure, self.now()
+            opened_at = -math.inf if self._connection.is_isolating else self._opened_at
+            self._connection.close()
+            self._connection = self._reached_at = None
+            pause = self._backoff.pause(now - opened_at)
+            self._next_try = now + max(pause, failure.retry_after if isinstance(failure, Waits) else 0.0)
+
+    def _take_opened(self) -> None:
+        opened, self._opened = self._opened, None
+        if isinstance(opened, Connection):
+            self._connection, self.error, self._opened_at = opened, None, self.now()
+            self._reached_at, self.has_been_connected = None, True
+        elif isinstance(opened, Faulted):
+            self.fault(opened)
+            raise opened
+        elif isinstance(opened, SyphonError):
+            self.error = None if self._is_reached_elsewhere else opened
+            # From the beginning of the try: one that took long has waited already.
+            pause = self._tried_at + self._backoff.pause(0.0, FIRST_PAUSE)
+            self._next_try = max(self.now(), pause, self.now() + _asked_for(opened))
+        elif opened is not None:
+            raise opened
+
+    def _give_up_opening(self) -> None:
+        with self._lock:
+            if self._opening:  # it may have come to its end just now
+                self._tries += 1
+                self._opened = DestinationUnreachable(f"{self.name}: not opened within {GIVE_UP_AFTER:g} s.")
+                self._opening = False
+
+    def _open(self, number: int) -> None:
+        opened: Connection | Exception
+        try:
+            opened = self._connect()
+        except Exception as error:  # raised in `connection`: in this thread it would be lost
+            opened = error
+        with self._lock:
+            is_given_up = number != self._tries
+            if not is_given_up:
+                self._opened, self._opening = opened, False
+        if is_given_up:
+            if isinstance(opened, Connection):
+                opened.close()
+        elif self.has_ended:
+            self._release()
+
+    def _take_told(self) -> None:
+        told, self._told = self._told, None
+        if told and self._connection is None:
+            self._backoff.reset()
+            self._next_try = self.now()
+        elif told is False and self._connection is not None:
+            self._connection.wire.fail(Interrupted(f"{self.name} may be unreachable: reconnecting."))
+
+    # --- for other threads ---------------------------------------------------------------------------------------
+
+    def reached_elsewhere(self) -> None:
+        """Another connection has reached the namespace: it counts as reachable, and the next try begins at once."""
+        if not self._is_reached_elsewhere:  # at the first of many reports
+            self._told = True
+        self._reached_at, self.error = self.now(), None
+
+    def missed_elsewhere(self) -> None:
+        """Another connection cannot reach the namespace. Ours is replaced: it may look alive for two more minutes."""
+        self._reached_at, self._told = None, False
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether there is a connection, here or elsewhere."""
+        return not self.has_ended and (self.is_connected or self._is_reached_elsewhere)
+
+    @property
+    def _is_reached_elsewhere(self) -> bool:
+        reached_at = self._reached_at
+        return reached_at is not None and self.now() < reached_at + HEARSAY
+
+    # --- the status ----------------------------------------------------------------------------------------------
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection, as far as we know. Other threads may ask."""
+        connection = self._connection
+        return connection is not None and connection.wire.failure is None
+
+    def closing(self) -> None:
+        """Marks it as about to be closed: its user finishes the messages in hand first."""
+        self._become(NamespaceStatus.CLOSING)
+
+    def close(self) -> None:
+        """Closes the connection. One that is still being opened is closed as soon as it is open."""
+        self._become(NamespaceStatus.CLOSED)
+        self._release()
+
+    def fault(self, reason: SyphonError) -> None:
+        """Marks it as unusable. Its user gets the reason the next time it asks for the connection."""
+        self._become(NamespaceStatus.FAULTED, reason)
+
+    def _become(self, status: NamespaceStatus, reason: SyphonError | None = None) -> None:
+        with self._lock:
+            if self.has_ended or self.status is status:
+                return
+            self.reason, self.since, self.status = reason, self.now(), status
+            self.has_ended = status in (NamespaceStatus.CLOSED, NamespaceStatus.FAULTED)
+        if self.has_ended:
+            self.on_end()
+
+    def _release(self) -> None:
+        with self._lock:
+            held = self._connection, self._opened
+            self._connection = self._opened = None
+            opening = self._opening
+        for connection in held:
+            if isinstance(connection, Connection):
+                connection.close()
+        if not opening:
+            self._close_client()
+
+
+def _asked_for(error: SyphonError) -> float:
+    """The seconds of quiet that the service asked for (S5). A peer without an answer has asked for nothing."""
+    return error.retry_after if isinstance(error, Waits) and not isinstance(error, DestinationUnreachable) else 0.0

@@ -1,0 +1,296 @@
+"""Dead letters over HTTP: a list by reason and destination, and a replay of one line of that list.
+
+Both run in threads of their own, only when somebody asks. The list peeks, which costs an operation for each message it
+reads, so it reads a bounded number. A replay puts dead letters back into their backlog queue: from there the worker
+forwards them like all others, with its back-offs and its limits.
+"""
+
+from __future__ import annotations
+
+import glob
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import closing
+from datetime import datetime
+from itertools import groupby
+
+from pydantic import BaseModel, ConfigDict
+
+from syphon.backlog import (
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetterSearch,
+    DuplicateWindows,
+    Group,
+    SelectedQueue,
+    grouped,
+    select_queues,
+)
+from syphon.config import PairSettings
+from syphon.model import SyphonError
+from syphon.servicebus import connected
+from syphon.transfer import DuplicateGuard, Replay, ReplayResult, route_to_backlog, wall_clock
+
+from .destination_history import moment
+from .snapshot import StatusModel
+
+log = logging.getLogger(__name__)
+
+MOST_READ = 5_000
+"""Dead letters that one list reads."""
+READS_FOR = 6.0
+"""Seconds after which a list begins no further read: a connection to the status server does not live much longer."""
+ENDS_WITHIN = 5.0
+"""Seconds that the end of the worker waits for a replay, which was told to stop when the worker was."""
+MOST_REASONS = 10
+
+
+class DeadLetterGroup(StatusModel):
+    """Dead letters of one pair, reason and destination."""
+
+    pair: str
+    reason: str
+    destination: str | None
+    messages: int
+    first_enqueued: datetime | None
+    """The earliest time that the dead-letter queue has for one of them: maybe when it became a dead letter."""
+    says: str
+    """The description of that one."""
+
+
+class ReplayProgress(StatusModel):
+    """The replay that runs, or the last one."""
+
+    pair: str
+    reason: str
+    destination: str | None
+    is_running: bool
+    chosen: int
+    replayed: int
+    possible_duplicates: int
+    """Messages that may be in the backlog and in the dead letters now."""
+    why_left: dict[str, int]
+    """How many stay dead letters, by reason."""
+    errors: list[str]
+    """Why queues could not be searched, or the replay ended early."""
+
+
+class DeadLetterList(StatusModel):
+    """The dead letters of all pairs."""
+
+    groups: list[DeadLetterGroup]
+    is_complete: bool
+    """False: there are more than were read, or some queues could not be read (`unseen`)."""
+    unseen: dict[str, str]
+    """Queues that could not be read, and why."""
+    replay: ReplayProgress | None
+
+
+class ReplayRequest(BaseModel):
+    """The dead letters to replay: one line of the list."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    pair: str
+    reason: str
+    destination: str | None
+
+
+class ReplayRuns(Exception):
+    """A replay is running. There is one at a time."""
+
+
+class UnknownPair(Exception):
+    """A request names a pair that does not exist."""
+
+
+class DeadLetterApi:
+    """Reads and replays dead letters of all pairs. Its threads end with the process."""
+
+    def __init__(self, pairs: Sequence[PairSettings], now: Callable[[], float] = time.monotonic) -> None:
+        self._pairs = {pair.name: pair for pair in pairs}
+        self._now = now
+        self._reading: Future[DeadLetterList] | None = None
+        self._replay: _Replaying | None = None
+        self._is_closing = False
+        self._lock = threading.Lock()
+
+    # --- the list ------------------------------------------------------------------------------------------------
+
+    def read(self) -> Future[DeadLetterList]:
+        """Reads the dead letters by peeking, in a thread. There is one at a time: later requests wait for the same."""
+        with self._lock:
+            if self._reading is None or self._reading.done():
+                self._reading = Future()
+                reading = threading.Thread(
+                    target=self._read, args=(self._reading,), name="read dead letters", daemon=True
+                )
+                reading.start()
+            return self._reading
+
+    def _read(self, result: Future[DeadLetterList]) -> None:
+        try:
+            result.set_result(self._list())
+        except Exception as error:  # the request gets it
+            result.set_exception(error)
+
+    def _list(self) -> DeadLetterList:
+        groups: list[DeadLetterGroup] = []
+        unseen: dict[str, str] = {}
+        # Before the letters are read: where the list says that a replay has ended, it shows what that replay has left.
+        replay = None if self._replay is None else self._replay.progress()
+        is_complete, until = True, self._now() + READS_FOR
+        for pair in self._pairs.values():
+            search = DeadLetterSearch(select_queues([pair], (), ()), DeadLetterFilter())
+            reading = _Bounded(search, lambda: self._now() > until)
+            groups += [_as_listed(pair.name, group) for group in grouped(letter for _, letter in reading)]
+            unseen |= {f"{pair.name}: {selected.queue}": str(error) for selected, error in search.unreachable}
+            is_complete = is_complete and not reading.was_cut_short
+        return DeadLetterList(groups=groups, is_complete=is_complete and not unseen, unseen=unseen, replay=replay)
+
+    # --- the replay ----------------------------------------------------------------------------------------------
+
+    def replay(self, request: ReplayRequest) -> ReplayProgress:
+        """Starts a replay of the dead letters that are there now."""
+        pair = self._pairs.get(request.pair)
+        if pair is None:
+            raise UnknownPair(f"There is no pair {request.pair}; there are: {', '.join(self._pairs)}.")
+        with self._lock:
+            if self._is_closing or (self._replay is not None and self._replay.is_running):
+                raise ReplayRuns("A replay is running, or the worker stops.")
+            self._replay = _Replaying(pair, request)
+            self._replay.start()
+            return self._replay.progress()
+
+    def stop(self) -> None:
+        """Lets a replay finish the messages in hand; those that it has not sent stay dead letters."""
+        with self._lock:
+            self._is_closing = True
+        if self._replay is not None:
+            self._replay.stop()
+
+    def close(self) -> None:
+        """Stops a replay and waits for its end: cut off, it would leave messages twice."""
+        self.stop()
+        if self._replay is not None:
+            self._replay.wait(ENDS_WITHIN)
+
+
+class _Replaying:
+    """One replay, in a thread of its own."""
+
+    def __init__(self, pair: PairSettings, request: ReplayRequest) -> None:
+        self._pair = pair
+        self._request = request
+        self._done: list[ReplayResult] = []
+        self._errors: list[str] = []
+        self._current: Replay | None = None
+        self._is_stopped = False
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="replay", daemon=True)
+        self.is_running = True
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        with self._lock:
+            self._is_stopped = True
+            if self._current is not None:
+                self._current.stop()
+
+    def wait(self, seconds: float) -> None:
+        self._thread.join(seconds)
+
+    def progress(self) -> ReplayProgress:
+        why_left: Counter[str] = Counter()
+        for result in self._done:
+            why_left.update(result.why_left)
+        return ReplayProgress(
+            **self._request.model_dump(),
+            is_running=self.is_running,
+            chosen=sum(result.chosen for result in self._done),
+            replayed=sum(result.completed for result in self._done),
+            possible_duplicates=sum(result.possible_duplicates for result in self._done),
+            why_left=dict(why_left.most_common(MOST_REASONS)),
+            errors=list(self._errors),
+        )
+
+    def _run(self) -> None:
+        try:
+            self._carry_out()
+        except SyphonError as error:
+            self._errors.append(str(error))
+        except Exception as error:  # this thread has no caller that would see it
+            log.exception("replaying dead letters failed")
+            self._errors.append(f"{type(error).__name__}: {error}")
+        self.is_running = False
+        done = self.progress()
+        log.info(
+            "%s: replayed %d of %d dead letters (%s) to the backlog",
+            done.pair,
+            done.replayed,
+            done.chosen,
+            done.reason,
+        )
+
+    def _carry_out(self) -> None:
+        wanted = DeadLetterFilter(glob.escape(self._request.reason), glob.escape(self._request.destination or ""))
+        search = DeadLetterSearch(select_queues([self._pair], (), ()), wanted)
+        with closing(DuplicateWindows.of_backlog(self._pair)) as windows:
+            guard = DuplicateGuard(windows, by_age=True)
+            for selected, numbers in list(_by_queue(search, guard)):  # the search ends before anything changes
+                route = guard.on(route_to_backlog(selected.queue))
+                with connected(selected.pair.secondary, selected.queue) as connection:
+                    replay = Replay(selected.queue, numbers, connection, connection, route)
+                    with self._lock:
+                        if self._is_stopped:
+                            return
+                        self._current = replay
+                        self._done.append(replay.result)
+                    replay.carry_out()
+        if windows.trouble is not None:
+            self._errors.append(f"Could not check for duplicate detection: {windows.trouble}")
+        self._errors += [f"{selected.queue}: {error}" for selected, error in search.unreachable]
+
+
+class _Bounded:
+    """Reads a search until there was enough of it, or time is up."""
+
+    def __init__(self, search: DeadLetterSearch, is_time_up: Callable[[], bool]) -> None:
+        self._search = search
+        self._is_time_up = is_time_up
+        self.was_cut_short = False
+
+    def __iter__(self) -> Iterator[tuple[SelectedQueue, DeadLetter]]:
+        for number, found in enumerate(self._search):
+            if number == MOST_READ or self._is_time_up():
+                self.was_cut_short = True
+                return
+            yield found
+
+
+def _as_listed(pair: str, group: Group) -> DeadLetterGroup:
+    enqueued_at = group.example.enqueued_at
+    return DeadLetterGroup(
+        pair=pair,
+        reason=group.reason,
+        destination=group.destination,
+        messages=group.count,
+        first_enqueued=None if enqueued_at is None else moment(enqueued_at / 1000),
+        says=group.example.description,
+    )
+
+
+def _by_queue(search: DeadLetterSearch, guard: DuplicateGuard) -> Iterator[tuple[SelectedQueue, set[int]]]:
+    """The sequence numbers of the dead letters that were found, queue by queue. The guard sees each of them."""
+    for selected, found in groupby(search, key=lambda item: item[0]):
+        route, numbers = guard.on(route_to_backlog(selected.queue)), set[int]()
+        for _, letter in found:
+            route.preview(letter.payload, wall_clock())
+            numbers.add(letter.sequence_number)
+        yield selected, numbers

@@ -1,0 +1,309 @@
+"""What the numbers of a status mean: whether messages flow, what is wrong, and what to do about it.
+
+Pure: the observer passes it the status of all pairs. The page, `syphon status` and programs read the result from
+`/status`, so that all of them say the same.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+
+from syphon.model import duration, plural
+
+from .snapshot import (
+    BacklogQueueState,
+    DestinationState,
+    DestinationStatus,
+    MessageFlow,
+    OperatorProblem,
+    Outlook,
+    PairStatus,
+    QueueStatus,
+    Severity,
+    SideState,
+    SideStatus,
+    WorkerState,
+)
+
+SLOWEST = 0.1
+"""Messages per second below which no time is predicted."""
+RETRIES = "No messages are lost: they wait in the backlog, and syphon retries automatically."
+REMEDIES = {
+    "DestinationFull": f"Let its consumers catch up, or raise its maximum size on the primary. {RETRIES}",
+    "DestinationBusy": f"The primary is throttling. {RETRIES}",
+}
+"""What to do about a destination that backs off, by the class of its error. MISSING and DISABLED have their own."""
+MISSING, DISABLED = "DestinationMissing", "DestinationDisabled"
+STATES = {
+    MISSING: "does not exist on the primary",
+    DISABLED: "is disabled on the primary",
+    "DestinationFull": "is full",
+}
+"""What is wrong with a destination, by the class of its error, where that says more than the broker's answer."""
+MOST_NAMED = 5
+"""Missing destinations that one problem names."""
+WILDCARDS = frozenset("*?[]")
+"""What `--destination` takes for a pattern. Messages name destinations: one may be called `*`."""
+_ORDER = tuple(Severity)
+
+
+def outlook(state: WorkerState, pairs: Sequence[PairStatus]) -> Outlook:
+    """The state of all pairs together."""
+    queues = [queue for pair in pairs for queue in pair.queues]
+    left = _known(queue.left for queue in queues)
+    stuck = sum(_stuck(pair) for pair in pairs)
+    return Outlook(
+        flow=_flow(state, pairs),
+        left=left,
+        stuck=stuck,
+        seconds=_seconds_to_empty(pairs),
+        dead_letters=_known(queue.dead_letters for queue in queues),
+    )
+
+
+def _seconds_to_empty(pairs: Sequence[PairStatus]) -> float | None:
+    """How long the slowest pair takes for the messages that are not stuck. None if unknown for a pair with work."""
+    times = []
+    for pair in pairs:
+        left = _known(queue.left for queue in pair.queues)
+        moving = 0 if left is None else left - _stuck(pair)
+        if (left is None and pair.per_second > 0) or (moving > 0 and pair.per_second < SLOWEST):
+            return None
+        if moving > 0:
+            times.append(moving / pair.per_second)
+    return round(max(times), 1) if times else None
+
+
+def problems(pairs: Sequence[PairStatus], ledger_error: str | None, at: datetime) -> list[OperatorProblem]:
+    """What an operator should know, the worst first."""
+    found = [problem for pair in pairs for problem in _of_pair(pair, at)]
+    if ledger_error:
+        found.append(
+            _problem(
+                Severity.WARNING,
+                f"The ledger is not complete: {ledger_error}",
+                "Messages are still forwarded. Make the ledger writable again, and the missing rows are written.",
+            )
+        )
+    return sorted(found, key=lambda problem: _ORDER.index(problem.severity))
+
+
+# --- flow ------------------------------------------------------------------------------------------------------------
+
+
+def _flow(state: WorkerState, pairs: Sequence[PairStatus]) -> MessageFlow:
+    if state is WorkerState.STOPPING:
+        return MessageFlow.STOPPING
+    if state is WorkerState.STARTING or any(_is_starting(pair) for pair in pairs):
+        return MessageFlow.STARTING
+    flows = {_flow_of(pair) for pair in pairs}
+    if len(flows) == 1:
+        return flows.pop()
+    if flows & {MessageFlow.BLOCKED, MessageFlow.PARTLY_BLOCKED, MessageFlow.PAUSED}:
+        return MessageFlow.PARTLY_BLOCKED
+    return MessageFlow.FLOWING
+
+
+def _flow_of(pair: PairStatus) -> MessageFlow:
+    if pair.paused:
+        return MessageFlow.PAUSED
+    if not (pair.primary.connected and pair.secondary.connected):
+        return MessageFlow.BLOCKED
+    is_moving = pair.per_second > 0 or any(queue.in_flight for queue in pair.queues)
+    if _stuck(pair) or any(_does_not_move(queue) for queue in pair.queues):
+        return MessageFlow.PARTLY_BLOCKED if is_moving or not _all_stuck(pair) else MessageFlow.BLOCKED
+    if pair.dead_lettered_per_second > 0:  # these messages leave the backlog, but not for their destinations
+        # A message that names no destination says nothing about the existing ones.
+        accepts = not pair.destinations or any(found.state is DestinationState.AVAILABLE for found in pair.destinations)
+        return MessageFlow.PARTLY_BLOCKED if accepts or pair.per_second > 0 else MessageFlow.BLOCKED
+    waits = any(queue.left or queue.state is BacklogQueueState.WORKING for queue in pair.queues)
+    return MessageFlow.FLOWING if is_moving or waits else MessageFlow.IDLE
+
+
+def _is_starting(pair: PairStatus) -> bool:
+    return SideState.STARTING in (pair.primary.state, pair.secondary.state)
+
+
+def _does_not_move(queue: QueueStatus) -> bool:
+    return queue.state in (BacklogQueueState.TROUBLED, BacklogQueueState.PAUSED)
+
+
+def _stuck(pair: PairStatus) -> int:
+    """How many messages of a pair cannot move currently, as far as the worker knows."""
+    left = _known(queue.left for queue in pair.queues) or 0
+    known = sum(destination.left for destination in pair.destinations if _is_unavailable(destination))
+    if pair.paused or not (pair.primary.connected and pair.secondary.connected):
+        return max(left, known)
+    held = sum(queue.left or 0 for queue in pair.queues if _does_not_move(queue))
+    return max(held, known)
+
+
+def _all_stuck(pair: PairStatus) -> bool:
+    left = _known(queue.left for queue in pair.queues)
+    return left is not None and left <= _stuck(pair)
+
+
+def _is_unavailable(destination: DestinationStatus) -> bool:
+    return destination.state not in (DestinationState.AVAILABLE, DestinationState.REJECTING)
+
+
+def _known(counts: Iterable[int | None]) -> int | None:
+    """The sum of what is known; None if nothing is."""
+    found = [count for count in counts if count is not None]
+    return sum(found) if found else None
+
+
+# --- problems --------------------------------------------------------------------------------------------------------
+
+
+def _of_pair(pair: PairStatus, at: datetime) -> Iterator[OperatorProblem]:
+    yield from _of_sides(pair, at)
+    if pair.paused:
+        remedy = f"syphon resume --pair {pair.name} -c FILE"
+        yield _problem(Severity.NOTICE, f"{pair.name} is paused by the operator.", remedy)
+    yield from _of_destinations(pair, at)
+    if pair.secondary.connected:
+        yield from _of_troubled_queues(pair)
+    for queue in pair.queues:
+        if queue.state is BacklogQueueState.PAUSED and not pair.paused:
+            yield _problem(
+                Severity.NOTICE,
+                f"Backlog queue {queue.name} is paused by the operator.",
+                f"syphon resume --pair {pair.name} --queue {queue.name.rpartition('/')[2]} -c FILE",
+            )
+    if count := sum(queue.dead_letters or 0 for queue in pair.queues):
+        yield _problem(
+            Severity.WARNING,
+            f"{pair.name} has {plural(count, 'dead letter')}.",
+            "`syphon dead-letters list -c FILE` shows the reasons. After you remove the cause, "
+            "`syphon dead-letters replay --to backlog -c FILE` replays them.",
+        )
+
+
+def _of_troubled_queues(pair: PairStatus) -> Iterator[OperatorProblem]:
+    """One problem for each cause: all queues of a pair usually have the same."""
+    by_reason: dict[str, list[str]] = {}
+    for queue in pair.queues:
+        if queue.state is BacklogQueueState.TROUBLED:
+            by_reason.setdefault(queue.reason or "", []).append(queue.name)
+    for reason, names in by_reason.items():
+        rest = "" if len(names) == 1 else f" and {len(names) - 1} more are"
+        yield _problem(
+            Severity.WARNING,
+            f"Backlog queue {names[0]}{rest or ' is'} not served: {reason}",
+            "syphon retries automatically. `syphon check -c FILE` shows what is missing.",
+        )
+
+
+def _of_sides(pair: PairStatus, at: datetime) -> Iterator[OperatorProblem]:
+    if pair.fault is not None:
+        fault = pair.fault
+        when = "An attempt is in progress."
+        if fault.next_try is not None:
+            when = f"Next attempt at {fault.next_try:%H:%M:%S} UTC; SIGHUP retries immediately."
+        yield _problem(
+            Severity.CRITICAL,
+            f"{pair.name} faulted {_since(fault.since, at)} ago, its {fault.side} is unusable: {fault.reason}",
+            "No messages are lost: they wait in the backlog. `syphon check` shows what is wrong. "
+            f"{when} Other pairs are not affected.",
+        )
+        return
+    if pair.primary.state is not SideState.STARTING and not pair.primary.connected:
+        yield _problem(
+            Severity.CRITICAL,
+            _unreachable(f"{pair.name}: the primary {pair.primary.host}", pair.primary, at),
+            "No messages are lost: they wait in the backlog. Forwarding resumes when the primary is back.",
+        )
+    if pair.secondary.state is not SideState.STARTING and not pair.secondary.connected:
+        yield _problem(
+            Severity.CRITICAL,
+            _unreachable(f"{pair.name}: the secondary {pair.secondary.host}", pair.secondary, at),
+            "syphon cannot read the backlog. Its messages stay there, and forwarding resumes automatically when the "
+            "secondary is back.",
+        )
+
+
+def _unreachable(name: str, side: SideStatus, at: datetime) -> str:
+    state = "unusable" if side.state is SideState.FAULTED else "unreachable"
+    return f"{name} has been {state} for {_since(side.since, at)}: {side.reason}"
+
+
+def _of_destinations(pair: PairStatus, at: datetime) -> Iterator[OperatorProblem]:
+    """Several missing destinations are one problem: more likely the namespace is wrong than each of them."""
+    is_reached = pair.primary.connected
+    missing = [found for found in pair.destinations if is_reached and _is_missing(found)]
+    if len(missing) > 1:
+        yield _several_missing(pair, missing)
+    for destination in pair.destinations:
+        # While the primary is unreachable, what a destination last answered is neither news nor something to act on.
+        is_old = destination.state is DestinationState.BACKING_OFF and not is_reached
+        if not is_old and not (len(missing) > 1 and destination in missing):
+            yield from _of_destination(destination, at)
+
+
+def _is_missing(destination: DestinationStatus) -> bool:
+    return destination.state is DestinationState.BACKING_OFF and destination.error == MISSING
+
+
+def _several_missing(pair: PairStatus, missing: Sequence[DestinationStatus]) -> OperatorProblem:
+    names = ", ".join(f"'{found.path}'" for found in missing[:MOST_NAMED])
+    more = f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
+    count = sum(found.left for found in missing)
+    return _problem(
+        Severity.WARNING,
+        f"{len(missing)} destinations do not exist on the primary {pair.primary.host}: {names}{more}."
+        + (f" At least {_waiting(count)} for them." if count else ""),
+        "Is this the right namespace? If it is, create the queues or topics. To give up on one of them: "
+        "`syphon drain --give-up missing --destination NAME -c FILE` moves its messages to the dead letters.",
+    )
+
+
+def _waiting(count: int) -> str:
+    return f"{plural(count, 'message')} {'is' if count == 1 else 'are'} waiting"
+
+
+def _of_destination(destination: DestinationStatus, at: datetime) -> Iterator[OperatorProblem]:
+    waiting = f" At least {_waiting(destination.left)}." if destination.left else ""
+    path, error, reason = destination.path, destination.error or "", (destination.reason or "").rstrip(". ")
+    if destination.state is DestinationState.BACKING_OFF:
+        lasting = _since(destination.since, at)
+        text = f"{path} has not accepted a message for {lasting}: {reason}.{waiting}"
+        if error in STATES:
+            text = f"'{path}' {STATES[error]} (for {lasting}).{waiting}"
+        yield _problem(Severity.WARNING, text, _remedy(path, error))
+    elif destination.state is DestinationState.REJECTING:
+        yield _problem(
+            Severity.WARNING,
+            f"{path} rejects every message: {reason}. They go to the dead letters.",
+            "Remove the cause on the primary, then replay them: `syphon dead-letters replay --to backlog -c FILE`.",
+        )
+    elif destination.state is DestinationState.PAUSED:
+        yield _problem(
+            Severity.NOTICE,
+            f"{path} is paused by the operator.{waiting}",
+            f"syphon resume --destination {shlex.quote(path)} -c FILE",
+        )
+
+
+def _remedy(path: str, error: str) -> str:
+    """What to do about a destination that backs off. A command to give up names this destination and no other."""
+    if error not in (MISSING, DISABLED):
+        return REMEDIES.get(error, RETRIES)
+    word = "missing" if error == MISSING else "disabled"
+    cure = "Create the queue or topic" if error == MISSING else "Enable it"
+    if WILDCARDS & set(path):
+        return f"{cure} on the primary. {RETRIES}"
+    command = f"syphon drain --give-up {word} --destination {shlex.quote(path)} -c FILE"
+    return f"{cure} on the primary. To give up: `{command}` moves its messages to the dead letters."
+
+
+def _since(since: datetime | None, at: datetime) -> str:
+    """How long something has lasted, in whole minutes, so that a text does not change at every refresh."""
+    seconds = 0.0 if since is None else max(0.0, (at - since).total_seconds())
+    return duration(round(seconds) if seconds < 60 else seconds // 60 * 60)
+
+
+def _problem(severity: Severity, text: str, remedy: str) -> OperatorProblem:
+    return OperatorProblem(severity=severity, text=text, remedy=remedy)

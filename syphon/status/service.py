@@ -1,0 +1,114 @@
+"""Runs everything that makes a worker visible: observer, telemetry, status server, pauses and systemd notifications."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from syphon.config import Config, ListenAddress
+from syphon.control import ControlServer
+from syphon.ledger import LedgerWriter
+from syphon.worker import Pauses, Worker
+
+from .dead_letter_api import DeadLetterApi
+from .last_success import LastSuccess
+from .logs import RecentEvents
+from .observer import Observer, not_connected
+from .pause_api import PauseApi
+from .server import StatusServer
+from .snapshot import WorkerState, WorkerStatus
+from .systemd import STOPPING, Notifier
+from .telemetry import Telemetry
+
+log = logging.getLogger(__name__)
+
+
+class OpsRuntime:
+    """Observes a worker: the worker's loop calls `loop_turned` at each turn."""
+
+    def __init__(self, config: Config, pauses: Pauses, events: RecentEvents) -> None:
+        self.pauses = pauses
+        self.address = config.status.listen
+        self.observer = Observer(config, pauses, events, LastSuccess(config.state_file))
+        self.telemetry = Telemetry(config, self.observer)
+        self.dead_letter_api = DeadLetterApi(config.pairs)
+        self._notifier = Notifier()
+        self._worker: Worker | None = None
+        self._is_stopping = False
+        self._logged: set[str] = set()
+        """The kinds of errors that were logged: each is logged once."""
+
+    def listens_on(self, port: int) -> None:
+        """Notes the port of the status server, which the system may have chosen."""
+        self.address = ListenAddress(self.address.host, port)
+
+    def attach(self, worker: Worker, control_server: ControlServer, ledger_writer: LedgerWriter) -> None:
+        """Begins to observe the worker. Spark has started by then."""
+        self._worker = worker
+        self.observer.attach(worker, control_server, ledger_writer)
+        if self.telemetry.tracing is not None:
+            control_server.collect_traces(self.telemetry.tracing.waiting)
+
+    def loop_turned(self) -> None:
+        """Does the work of one turn. An error here is logged and must not end a worker that forwards messages."""
+        for step in (self.observer.loop_turned, self._trace, self._notify):
+            try:
+                step()
+            except Exception as error:
+                kind = type(error).__name__
+                if kind not in self._logged:
+                    log.exception(
+                        "the worker still forwards messages, but its status and metrics may be out of date: %s", kind
+                    )
+                self._logged.add(kind)
+
+    def _trace(self) -> None:
+        if self.telemetry.tracing is not None:
+            self.telemetry.tracing.export()
+
+    def _notify(self) -> None:
+        """Notifies systemd. This is the only place that notifies the watchdog."""
+        if self._worker is not None and self._worker.is_stopping and not self._is_stopping:
+            self._is_stopping = True
+            self.dead_letter_api.stop()
+            self._notifier.stopping()
+        self._notifier.loop_turned(not self.observer.trouble(), _status_line(self.observer.status))
+
+
+@contextmanager
+def running_ops(config: Config) -> Iterator[OpsRuntime]:
+    """Serves the status of the worker that is about to start, until the block ends."""
+    events = RecentEvents()
+    logging.getLogger("syphon").addHandler(events)
+    try:
+        ops = OpsRuntime(config, Pauses(config.state_file), events)
+        observer, telemetry = ops.observer, ops.telemetry
+        pause_api = PauseApi(config.pairs, ops.pauses)
+        try:
+            with (
+                closing(ops.dead_letter_api),
+                StatusServer(config.status, observer, pause_api, ops.dead_letter_api, telemetry.prometheus) as server,
+                observer.backlog_counts,
+            ):
+                ops.listens_on(server.port)
+                yield ops
+        finally:
+            observer.last_success.write()
+            telemetry.close()
+    finally:
+        logging.getLogger("syphon").removeHandler(events)
+
+
+def _status_line(status: WorkerStatus) -> str:
+    """One line for `systemctl status`."""
+    if status.state is WorkerState.STOPPING:
+        return STOPPING
+    faults = [f"{pair.name}: {pair.fault.side}: {pair.fault.reason}" for pair in status.pairs if pair.fault is not None]
+    away = status.not_ready or not_connected(status.pairs)
+    if faults or away:
+        return f"{'faulted' if faults else 'unreachable'}: {'; '.join(faults or away)}"[:300]
+    rate = sum(pair.per_second for pair in status.pairs)
+    return (
+        f"{status.totals.forwarded:,} forwarded, {status.totals.dead_lettered:,} dead-lettered, {rate:,.0f} per second"
+    )

@@ -1,0 +1,268 @@
+"""Telemetry: OpenTelemetry metrics of the observer's status, for Prometheus and OTLP, and traces if they are set up.
+
+Counters and gauges are observable: a collection reads them from the observer, so that they include what tasks on
+executors have counted. Durations come as histograms that the tasks have counted.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from types import ModuleType
+
+from opentelemetry.metrics import CallbackOptions, Observation
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import MetricReader
+from opentelemetry.sdk.resources import Resource
+from prometheus_client import CollectorRegistry, generate_latest
+
+from syphon import __version__
+from syphon.config import Config
+from syphon.model import Durations, SyphonError
+
+from . import metric_names
+from .histograms import Labelled, PrometheusReader
+from .metric_names import SYSTEM, Metric, MetricKind
+from .observer import Observer
+from .snapshot import DestinationState, PairStatus, WorkerStatus
+from .tracing import Tracing
+
+SHUTDOWN_TIME = 1.5
+"""Seconds that exporters get to send the last values."""
+
+Observations = Iterator[tuple[float, dict[str, str]]]
+
+
+class OtlpMissing(SyphonError):
+    """telemetry.otlp_endpoint is set, but its exporter is not installed: pip install 'syphon-servicebus[otlp]'."""
+
+
+class Telemetry:
+    """Offers and exports the metrics until it is closed."""
+
+    def __init__(self, config: Config, observer: Observer) -> None:
+        self._observer = observer
+        self._hosts = {pair.name: (pair.primary.host, pair.secondary.host) for pair in config.pairs}
+        self._registry = CollectorRegistry()
+        self._written = b""
+        self._written_of: WorkerStatus | None = None
+        readers: list[MetricReader] = [
+            PrometheusReader(
+                self._durations, disable_target_info=True, scope_info_enabled=False, registry=self._registry
+            )
+        ]
+        resource = Resource({"service.name": "syphon", "service.version": __version__})
+        self.tracing: Tracing | None = None
+        """None: no traces are set up."""
+        endpoint = config.telemetry.otlp_endpoint
+        if endpoint is not None:
+            otlp = _otlp()
+            readers.append(otlp.reader(endpoint, self._durations))
+            if config.telemetry.traces:
+                self.tracing = Tracing(config.pairs, resource, otlp.trace_exporter(endpoint))
+        # No atexit handler of the SDK: a collector that does not answer would delay the end of the process.
+        self._provider = MeterProvider(readers, resource, shutdown_on_exit=False)
+        meter = self._provider.get_meter("syphon", __version__)
+        for metric, look in _OBSERVED.items():
+            make = (
+                meter.create_observable_counter if metric.kind is MetricKind.COUNTER else meter.create_observable_gauge
+            )
+            make(metric.name, [self._callback(look)], unit=metric.unit, description=metric.help)
+
+    def prometheus(self) -> bytes:
+        """All metrics in Prometheus's text format. They are written once for each status, however many clients ask."""
+        status = self._observer.current()
+        if status is not self._written_of:
+            self._written, self._written_of = generate_latest(self._registry), status
+        return self._written
+
+    def _durations(self) -> dict[Metric, list[Labelled]]:
+        # By host: two pairs may share a namespace, and a series must occur only once.
+        operations: dict[tuple[str, str], Durations] = {}
+        transfers: list[Labelled] = []
+        for key, totals in self._observer.queue_totals.items():
+            primary, secondary = self._hosts[key.pair]
+            stats = totals.stats
+            operations.setdefault(("send", primary), Durations()).add(stats.send)
+            operations.setdefault(("settle", secondary), Durations()).add(stats.settle)
+            labels = {"messaging.operation.name": "forward", "messaging.destination.name": key.queue}
+            transfers.append(({**SYSTEM, **labels, "server.address": secondary}, stats.process))
+        return {
+            metric_names.OPERATION_DURATION: [
+                (_operation(*which), durations) for which, durations in operations.items()
+            ],
+            metric_names.PROCESS_DURATION: transfers,
+        }
+
+    def close(self) -> None:
+        """Lets the exporters finish in the background, so that a stuck exporter does not delay the end."""
+        ends: list[Callable[[], object]] = [self._provider.shutdown]
+        if self.tracing is not None:
+            ends.append(self.tracing.close)
+        threads = [threading.Thread(target=end, name="telemetry", daemon=True) for end in ends]
+        for thread in threads:
+            thread.start()
+        deadline = time.monotonic() + SHUTDOWN_TIME
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _callback(
+        self, look: Callable[[Telemetry], Observations]
+    ) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        return lambda options: [Observation(value, labels) for value, labels in look(self)]  # noqa: ARG005
+
+    # --- observations -------------------------------------------------------------------------------------------
+
+    @property
+    def _pairs(self) -> list[PairStatus]:
+        return self._observer.status.pairs
+
+    def _forwarded(self) -> Observations:
+        for pair in self._pairs:
+            for destination in pair.destinations:
+                yield destination.forwarded, {"pair": pair.name, "destination": destination.path}
+
+    def _dead_lettered(self) -> Observations:
+        for key, totals in self._observer.queue_totals.items():
+            for reason, count in totals.stats.reasons.items():
+                yield count, {"pair": key.pair, "queue": key.queue, "reason": reason}
+
+    def _possible_duplicates(self) -> Observations:
+        for pair in self._pairs:
+            for queue in pair.queues:
+                yield queue.totals.possible_duplicates, {"pair": pair.name, "queue": queue.name}
+
+    def _in_flight(self) -> Observations:
+        for pair in self._pairs:
+            for queue in pair.queues:
+                yield queue.in_flight, {"pair": pair.name, "queue": queue.name}
+
+    def _backlog_age(self) -> Observations:
+        at = self._observer.status.at
+        for pair in self._pairs:
+            for queue in pair.queues:
+                age = 0.0 if queue.oldest is None else max(0.0, (at - queue.oldest).total_seconds())
+                yield age, {"pair": pair.name, "queue": queue.name}
+
+    def _backlog_messages(self) -> Observations:
+        for pair in self._pairs:
+            for queue in pair.queues:
+                if queue.left is not None:
+                    yield queue.left, {"pair": pair.name, "queue": queue.name}
+
+    def _dead_letters(self) -> Observations:
+        for pair in self._pairs:
+            for queue in pair.queues:
+                if queue.dead_letters is not None:
+                    yield queue.dead_letters, {"pair": pair.name, "queue": queue.name}
+
+    def _destination_state(self) -> Observations:
+        for pair in self._pairs:
+            for destination in pair.destinations:
+                for state in DestinationState:
+                    labels = {"pair": pair.name, "destination": destination.path, "state": state.value}
+                    yield int(state is destination.state), labels
+
+    def _destination_backing_off(self) -> Observations:
+        at = self._observer.status.at
+        for pair in self._pairs:
+            for destination in pair.destinations:
+                since = destination.since
+                seconds = 0.0 if since is None else max(0.0, (at - since).total_seconds())
+                yield seconds, {"pair": pair.name, "destination": destination.path}
+
+    def _destination_waiting(self) -> Observations:
+        for pair in self._pairs:
+            for destination in pair.destinations:
+                if destination.state is DestinationState.BACKING_OFF:
+                    labels = {"pair": pair.name, "destination": destination.path, "error": destination.error or ""}
+                    yield destination.left, labels
+
+    def _rate_limit(self) -> Observations:
+        for pair in self._pairs:
+            if pair.rate_limit is not None:
+                yield pair.rate_limit, {"pair": pair.name, "set_by": pair.rate_limit_set_by or "operator"}
+
+    def _last_success(self) -> Observations:
+        for pair in self._pairs:
+            yield (pair.last_success or self._observer.status.started).timestamp(), {"pair": pair.name}
+
+    def _side_connected(self) -> Observations:
+        for pair in self._pairs:
+            yield int(pair.primary.connected), {"pair": pair.name, "side": "primary"}
+            yield int(pair.secondary.connected), {"pair": pair.name, "side": "secondary"}
+
+    def _pair_faulted(self) -> Observations:
+        for pair in self._pairs:
+            for side in ("primary", "secondary"):
+                is_faulted = pair.fault is not None and pair.fault.side == side
+                yield int(is_faulted), {"pair": pair.name, "side": side}
+
+    def _ledger_failing(self) -> Observations:
+        yield int(self._observer.status.ledger_error is not None), {}
+
+    def _started(self) -> Observations:
+        yield self._observer.status.started.timestamp(), {}
+
+    def _consumed(self) -> Observations:
+        for pair in self._pairs:
+            for queue in pair.queues:
+                labels = {
+                    **SYSTEM,
+                    "messaging.operation.name": "receive",
+                    "messaging.destination.name": queue.name,
+                    "server.address": pair.secondary.host,
+                }
+                yield queue.totals.received, labels
+
+    def _sent(self) -> Observations:
+        counts: Counter[tuple[str, str, str]] = Counter()
+        for pair in self._pairs:
+            for destination in pair.destinations:
+                counts[destination.path, pair.primary.host, ""] += destination.forwarded
+                if destination.dead_lettered:
+                    counts[destination.path, pair.primary.host, "refused"] += destination.dead_lettered
+        for (path, host, error), count in counts.items():
+            labels = {"messaging.operation.name": "send", "messaging.destination.name": path, "error.type": error}
+            yield count, {**SYSTEM, **labels, "server.address": host}
+
+
+_OBSERVED: dict[Metric, Callable[[Telemetry], Observations]] = {
+    metric_names.SENT_MESSAGES: Telemetry._sent,
+    metric_names.CONSUMED_MESSAGES: Telemetry._consumed,
+    metric_names.FORWARDED: Telemetry._forwarded,
+    metric_names.DEAD_LETTERED: Telemetry._dead_lettered,
+    metric_names.POSSIBLE_DUPLICATES: Telemetry._possible_duplicates,
+    metric_names.IN_FLIGHT: Telemetry._in_flight,
+    metric_names.BACKLOG_AGE: Telemetry._backlog_age,
+    metric_names.BACKLOG_MESSAGES: Telemetry._backlog_messages,
+    metric_names.DEAD_LETTERS: Telemetry._dead_letters,
+    metric_names.DESTINATION_STATE: Telemetry._destination_state,
+    metric_names.DESTINATION_BACKING_OFF: Telemetry._destination_backing_off,
+    metric_names.DESTINATION_WAITING: Telemetry._destination_waiting,
+    metric_names.RATE_LIMIT: Telemetry._rate_limit,
+    metric_names.LAST_SUCCESS: Telemetry._last_success,
+    metric_names.SIDE_CONNECTED: Telemetry._side_connected,
+    metric_names.PAIR_FAULTED: Telemetry._pair_faulted,
+    metric_names.LEDGER_FAILING: Telemetry._ledger_failing,
+    metric_names.STARTED: Telemetry._started,
+}
+
+
+def _operation(name: str, host: str) -> dict[str, str]:
+    return {
+        **SYSTEM,
+        "messaging.operation.name": name,
+        "messaging.operation.type": name,
+        "server.address": host,
+    }
+
+
+def _otlp() -> ModuleType:
+    try:
+        from . import otlp
+    except ImportError:
+        raise OtlpMissing from None
+    return otlp

@@ -1,0 +1,1 @@
+"""The drain: it empties every backlog queue once, and proves it empty."""

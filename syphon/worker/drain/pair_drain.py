@@ -1,0 +1,239 @@
+"""The drain of one pair: it peeks into the backlog queues and runs jobs until every queue is proven empty (X2, D4).
+
+Every slot of a job serves all queues that still have messages: a drain of ten queues is as fast as a drain of one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from syphon.config import PairSettings
+from syphon.control import HandOver
+from syphon.model import (
+    DestinationBusy,
+    DestinationDisabled,
+    DestinationMissing,
+    EntityPath,
+    Faulted,
+    Impossible,
+    SyphonError,
+)
+from syphon.servicebus import Peeked, SideFault
+from syphon.spark import JobResult, Jobs
+from syphon.transfer import MOST_QUEUES
+
+from ..backoffs import Backoffs
+from ..message_counts import EmptinessCheck
+from .queue_drain import DrainOptions, DrainState, QueueDrain
+from .shared_limit import LimitShare, SharedLimit
+
+PER_SLOT = 5_000
+"""Messages that justify one more slot."""
+NEED_A_PERSON = (DestinationMissing.__name__, DestinationDisabled.__name__)
+"""The errors of a destination that does not recover by itself."""
+SETTLING_INTERVAL = 5.0
+"""Seconds between peeks into empty queues that must stay empty."""
+MOST_OTHERS = 250
+"""Messages outside the filter in an empty queue that is peeked again: as many as one page holds."""
+LEAST_ATTEMPTS = 3
+"""How many times a destination must have answered busy before its messages count as stuck: waiting for as long as the
+service demands is not an attempt."""
+SHORTEST_REST, LONGEST_REST = 2.0, 15.0
+"""Seconds between jobs on queues whose messages are locked, or whose destinations back off."""
+
+
+class PairDrain:
+    """Drains the queues of one pair, in its own thread."""
+
+    def __init__(
+        self,
+        pair: PairSettings,
+        queues: list[QueueDrain],
+        options: DrainOptions,
+        backoffs: Backoffs,
+        limit: SharedLimit,
+        stopping: threading.Event,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.pair = pair
+        self.queues = queues
+        self.backoffs = backoffs
+        self._options = options
+        self._limit = limit
+        self._stopping = stopping
+        self._now = now
+        self._emptiness = EmptinessCheck(pair.secondary)
+        self._thread: threading.Thread | None = None
+
+    @property
+    def open_queues(self) -> list[QueueDrain]:
+        return [queue for queue in self.queues if not queue.state.is_final]
+
+    @property
+    def _queues_to_serve(self) -> list[QueueDrain]:
+        """Queues in which the last peek has found messages."""
+        return [queue for queue in self.open_queues if queue.state is not DrainState.SETTLING]
+
+    @property
+    def _is_last_round(self) -> bool:
+        """Whether each queue has been empty once, or its drain has ended in another way."""
+        return all(queue.has_been_empty or queue.state.is_final for queue in self.queues)
+
+    def _peek_empty_queues(self) -> None:
+        """Peeks into the queues that were empty: messages may have arrived while others were drained.
+
+        When each queue has been empty once, these messages are left in the backlog: a drain must end although senders
+        continue. A queue with many messages outside the filter is skipped: peeking past them costs too much.
+        """
+        is_last_round = self._is_last_round
+        passed_over = SyphonError if is_last_round else Impossible  # in earlier rounds an outage is worth a retry
+        for queue in self.queues:
+            if queue.state is not DrainState.EMPTY or (queue.others or 0) > MOST_OTHERS:
+                continue
+            try:
+                queue.peek(self._emptiness)
+            except Faulted:
+                raise
+            except passed_over as error:  # it was empty, and must not hold up the others
+                queue.error = str(error)
+            if is_last_round and queue.empty_since is None:
+                queue.end(DrainState.MORE_CAME)
+
+    def peek(self) -> None:
+        """Peeks into every queue once. A queue that cannot be peeked stays open."""
+        for queue in self.open_queues:
+            try:
+                queue.peek(self._emptiness)
+            except Faulted as error:
+                self._fail(SideFault.of("secondary", error))
+                return
+            except SyphonError as error:
+                queue.error = str(error)
+
+    def start(self, jobs: Jobs) -> None:
+        self._thread = threading.Thread(target=self._run, args=(jobs,), name=f"drain {self.pair.name}", daemon=True)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Counts the remaining messages after the drain, and closes the connection."""
+        if self._thread is not None:
+            self._thread.join(1.0)
+        for queue in self.queues:
+            queue.count_rest(self._emptiness)
+        self._emptiness.close()
+
+    # --- its own thread ------------------------------------------------------------------------------------------
+
+    def _run(self, jobs: Jobs) -> None:
+        try:
+            self._drain(jobs)
+        except Faulted as error:
+            self._fail(SideFault.of("secondary", error))
+        except SyphonError as error:
+            self._end(DrainState.FAILED, str(error))
+        except BaseException as error:
+            self._end(DrainState.FAILED, f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            self._limit.leave()
+
+    def _drain(self, jobs: Jobs) -> None:
+        """Peeks and runs jobs until every queue is proven empty, or something else ends the drain."""
+        while self._are_there_more():
+            if self._stopping.is_set():
+                return self._end(DrainState.STOPPED)
+            with self._limit.share() as share:
+                if share.most == 0:
+                    return self._end(DrainState.LIMIT)
+                result = self._run_job(jobs, share)
+            if result.fault is not None:
+                return self._fail(result.fault)
+            for queue in self._queues_to_serve:
+                is_stuck = queue.attempts and queue.is_stuck and self._has_tried_enough()
+                if is_stuck or (not result.counters.moved and self._only_waits(queue)):
+                    queue.end(DrainState.STUCK)
+            if not result.has_more:
+                self._rest(result)
+        return None
+
+    def _are_there_more(self) -> bool:
+        """Peeks into the queues, and retries while the patience lasts: an unreachable secondary may come back."""
+        while self.open_queues:
+            try:
+                self._peek_empty_queues()  # before the last open queue may end the drain
+                for queue in self.open_queues:
+                    queue.peek(self._emptiness)
+                if self._queues_to_serve or self._stopping.is_set():
+                    return bool(self.open_queues)
+                self._stopping.wait(SETTLING_INTERVAL)  # all open queues are empty, and must stay so
+            except Faulted:
+                raise
+            except SyphonError as error:
+                if self._stopping.is_set() or all(queue.is_stuck for queue in self.open_queues):
+                    raise
+                rest = error.retry_after if isinstance(error, DestinationBusy) else SHORTEST_REST
+                for queue in self.open_queues:
+                    queue.state, queue.error = DrainState.WAITING, str(error)
+                    if isinstance(error, DestinationBusy):
+                        queue.sit_out(rest)  # the service demands it
+                self._stopping.wait(rest)
+        return False
+
+    def _has_tried_enough(self) -> bool:
+        """Whether each throttled destination was tried several times: waiting alone is no reason to give up."""
+        # Not those whose back-off is over: they have accepted messages since, or have none left.
+        throttled = [known for known in self.backoffs.backing_off() if known.error == DestinationBusy.__name__]
+        return all(known.failures >= LEAST_ATTEMPTS for known in throttled)
+
+    def _run_job(self, jobs: Jobs, share: LimitShare) -> JobResult:
+        by_attempts = sorted(self._queues_to_serve, key=lambda queue: queue.attempts)
+        served, others = by_attempts[:MOST_QUEUES], by_attempts[MOST_QUEUES:]
+        began = self._now()
+        for queue in served:
+            queue.begin_attempt()
+        queues = [HandOver(queue=queue.queue, deferred=queue.needs_deferred_scan) for queue in served]
+        count = self._slots(jobs.most_slots) if share.most is None else 1
+        options = [self._options.pump_options(self.pair, share.most)] * count
+        result = jobs.run(self.pair, queues, options, self.backoffs.failing(), self._options.rate)
+        self.backoffs.record(result.backing_off)
+        for queue in served:
+            queue.add(result)
+        for queue in others:
+            queue.sit_out(self._now() - began)
+        share.used = result.counters.moved
+        return result
+
+    def _slots(self, most: int) -> int:
+        """How many slots a job gets: more for a deep backlog. The counts may be wrong; one slot is always correct."""
+        return max(1, min(most, sum(queue.left for queue in self.open_queues) // PER_SLOT))
+
+    def _only_waits(self, queue: QueueDrain) -> bool:
+        """Whether all remaining messages are for missing or disabled destinations: patience does not help them."""
+        absent = {
+            EntityPath.of(known.path).key for known in self.backoffs.backing_off() if known.error in NEED_A_PERSON
+        }
+
+        def can_move(message: Peeked) -> bool:
+            destination = self.backoffs.destination_of(message.payload)
+            return self._options.wants(message) and (destination is None or destination.key not in absent)
+
+        return bool(absent) and self._emptiness.count(queue.queue, can_move, 1).wanted == 0
+
+    def _rest(self, result: JobResult) -> None:
+        """Waits because the remaining messages are locked or their destinations back off, if the job left any."""
+        if result.counters.received and not result.counters.left:
+            return
+        for queue in self._queues_to_serve:
+            queue.state = DrainState.WAITING
+        waits = [destination.seconds for destination in self.backoffs.backing_off()]
+        self._stopping.wait(min(max(min(waits, default=SHORTEST_REST), SHORTEST_REST), LONGEST_REST))
+
+    def _end(self, state: DrainState, error: str = "") -> None:
+        for queue in self.open_queues:
+            queue.end(state, error)
+
+    def _fail(self, fault: SideFault) -> None:
+        for queue in self.open_queues:
+            queue.fail(fault)

@@ -1,0 +1,232 @@
+"""One backlog queue of a drain: which messages match, its progress, and what a peek finds in it (X2, D4).
+
+Only a peek proves that a queue is empty: counts are hints, and a throttled namespace reports 0. A message that a peek
+finds but a job does not receive is locked by another receiver: the drain waits until the lock expires.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from syphon.backlog import destination_of, stamps_of
+from syphon.config import PairSettings
+from syphon.control import QueueAttempt, Totals
+from syphon.model import DestinationMissing, MessageFilter, Stats, SyphonError, TimeToLive
+from syphon.servicebus import Peeked, SideFault
+from syphon.spark import JobResult
+from syphon.transfer import PumpOptions
+
+from ..backoffs import Backoffs
+from ..message_counts import EmptinessCheck
+
+log = logging.getLogger(__name__)
+
+QUIET = 1.0
+"""Seconds without a message after which a slot ends: a peek then shows whether the queue is empty."""
+MOST_COUNTED = 100_000
+"""Messages that are counted at the end, at most: the count then means "at least"."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainOptions:
+    """Which messages a drain moves, and its limits."""
+
+    messages: MessageFilter = field(default_factory=MessageFilter)
+    limit: int | None = None
+    rate: float | None = None
+    timeout: float | None = None
+    patience: float = 120.0
+    """Seconds that a drain continues while nothing moves. A throttled destination must also have answered busy three
+    times."""
+    settle: float = 0.0
+    """Seconds for which a queue must stay empty: Service Bus may show a message late (S11)."""
+    lease: float = 60.0
+    ttl: TimeToLive | None = None
+
+    def wants(self, message: Peeked) -> bool:
+        """Whether a message matches."""
+        destination = destination_of(message.payload) if self.messages.needs_destination else None
+        return self.messages.matches(destination, stamps_of(message.payload).enqueued_at)
+
+    def pump_options(self, pair: PairSettings, limit: int | None) -> PumpOptions:
+        chosen = {} if self.ttl is None else {"ttl": self.ttl}
+        return PumpOptions.for_pair(pair, lease=self.lease, quiet=QUIET, messages=self.messages, limit=limit, **chosen)
+
+
+class DrainState(StrEnum):
+    """What the drain of a queue is doing, or how it ended."""
+
+    LOOKING = "looking"
+    MOVING = "moving"
+    THROTTLED = "throttled"
+    """It moves as fast as a throttled namespace allows."""
+    WAITING = "waiting"
+    SETTLING = "settling"
+    """It is empty, and the drain waits for messages that become visible late."""
+    EMPTY = "empty"
+    """A peek has proven that no matching message is left."""
+    MORE_CAME = "more came"
+    """It was empty. Messages that arrived while other queues were drained are left in the backlog."""
+    NOT_THERE = "not there"
+    STUCK = "stuck"
+    """Nothing has moved for longer than the patience of the drain."""
+    LIMIT = "limit reached"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+    @property
+    def is_final(self) -> bool:
+        return self not in (
+            DrainState.LOOKING,
+            DrainState.MOVING,
+            DrainState.THROTTLED,
+            DrainState.WAITING,
+            DrainState.SETTLING,
+        )
+
+
+class QueueDrain:
+    """The drain of one queue."""
+
+    def __init__(
+        self,
+        pair: PairSettings,
+        queue: str,
+        options: DrainOptions,
+        backoffs: Backoffs,
+        expected: int | None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.pair = pair
+        self.queue = queue
+        self.backoffs = backoffs
+        """The destinations of its pair that back off."""
+        self.expected = expected
+        """Messages at the start, by the count of the namespace; None if it is unknown."""
+        self.state = DrainState.LOOKING
+        self.totals = Totals()
+        self.stats = Stats()
+        """The outcomes of its messages, by destination."""
+        self.remaining: int | None = None
+        """Matching messages that remain at the end; None if the queue could not be peeked."""
+        self.others: int | None = None
+        """Messages that do not match, by the last complete peek; None if there was none."""
+        self.error = ""
+        self.fault: SideFault | None = None
+        self.moved_at = now()
+        """When a message last moved, or a peek found the queue empty. Time in which no job served it does not count."""
+        self.empty_since: float | None = None
+        """Since when peeks have found nothing; None if the last one found a message."""
+        self.has_been_empty = False
+        """Whether its drain has ended with EMPTY. It begins again if messages arrive later (`PairDrain`)."""
+        self.attempts = 0
+        """How many jobs have served it."""
+        self.needs_deferred_scan = False
+        """Whether the next job must scan for deferred messages: the last peek found one, or the last job moved none."""
+        self._options = options
+        self._now = now
+        self._is_cut_off = False
+        self._counting = threading.Lock()
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether nothing has moved for longer than the patience of the drain."""
+        return self._now() - self.moved_at > self._options.patience
+
+    @property
+    def left(self) -> int:
+        """Remaining messages, by the count at the start, which may be wrong."""
+        return max(0, (self.expected or 0) - self.totals.moved)
+
+    def begin_attempt(self) -> None:
+        """Records that a job serves it. The patience begins with the first job: Spark may have taken long to start."""
+        self.state = DrainState.MOVING
+        if not self.attempts:
+            self.moved_at = self._now()
+        self.attempts += 1
+
+    def sit_out(self, seconds: float) -> None:
+        """Extends the patience by the time in which jobs served only other queues."""
+        self.moved_at += seconds
+
+    def end(self, state: DrainState, error: str = "") -> None:
+        self.state = state
+        self.error = error or self.error
+
+    def fail(self, fault: SideFault) -> None:
+        """Ends the drain because a namespace can no longer be used."""
+        self.fault = fault
+        self.end(DrainState.FAILED, fault.text)
+
+    def peek(self, emptiness: EmptinessCheck) -> None:
+        """Peeks into the queue, and ends its drain if no matching message is left. Raises an outage.
+
+        A drain that had ended because the queue was empty begins again if messages have arrived.
+        """
+        try:
+            found = emptiness.count(self.queue, self._options.wants, 1)
+        except DestinationMissing:
+            self.end(DrainState.NOT_THERE)
+            return
+        self.error = ""
+        if found.wanted:
+            self.needs_deferred_scan = self.needs_deferred_scan or found.deferred > 0
+            self.empty_since = None
+            if self.state in (DrainState.SETTLING, DrainState.EMPTY):
+                self.state = DrainState.LOOKING
+                self.moved_at = self._now()  # the patience begins again
+            return
+        self.others = found.others
+        self.moved_at = self._now()  # there is nothing to move: a queue that settles is not stuck
+        self.empty_since = self.empty_since or self._now()
+        has_settled = self._now() - self.empty_since >= self._options.settle
+        self.has_been_empty = self.has_been_empty or has_settled
+        self.end(DrainState.EMPTY if has_settled else DrainState.SETTLING)
+
+    def add(self, result: JobResult) -> None:
+        """Adds the result of a job on this queue."""
+        attempts = result.attempts(self.queue)
+        with self._counting:
+            if self._is_cut_off:
+                return
+            self._count(attempts)
+        self.error = result.error_of(self.queue)
+        has_moved = any(attempt.queue.counters.moved for attempt in attempts)
+        self.needs_deferred_scan = not has_moved
+        if has_moved:
+            self.moved_at = self._now()
+
+    def cut_off(self, attempts: list[QueueAttempt]) -> None:
+        """Counts what a job has moved that still runs when the drain must end."""
+        with self._counting:
+            self._is_cut_off = True
+            self._count(attempts)
+        self.fault = self.fault or next((each.slot.fault for each in attempts if each.slot.fault), None)
+
+    def _count(self, attempts: list[QueueAttempt]) -> None:
+        self.totals = self.totals.with_ended(attempts)
+        for attempt in attempts:
+            self.stats.add(attempt.queue.stats)
+
+    def count_rest(self, emptiness: EmptinessCheck) -> None:
+        """Counts the remaining messages after the drain has ended.
+
+        An empty queue has already been counted, unless the last peek failed.
+        """
+        if self.state is DrainState.NOT_THERE:
+            self.remaining = self.others = 0
+            return
+        if self.state is DrainState.EMPTY and not self.error:
+            self.remaining = 0
+            return
+        try:
+            self.remaining, self.others, _ = emptiness.count(self.queue, self._options.wants, MOST_COUNTED)
+        except SyphonError as error:
+            log.debug("%s could not be counted: %s", self.queue, error)
+        if self.state in (DrainState.EMPTY, DrainState.MORE_CAME) and self.remaining is not None:
+            self.end(DrainState.MORE_CAME if self.remaining else DrainState.EMPTY)

@@ -1,0 +1,109 @@
+"""A drain on a standalone Spark cluster on loopback, whose executors are killed and replaced (D3, X2)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import EmulatedPair, aliased, emulated_pair, parent_of
+from tests.support.scripts import run_script
+from tests.support.spark_cluster import cluster
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.timeout(600)
+
+MESSAGES = 3000
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[EmulatedPair]:
+    with emulated_pair(tmp_path, queues=2) as pair:
+        yield pair
+
+
+def has_children(pid: int) -> bool:
+    """Whether a process has started others: an executor starts Python when it gets a task."""
+    return any(parent_of(int(entry.name)) == pid for entry in Path("/proc").iterdir() if entry.name.isdigit())
+
+
+def test_a_drain_on_a_cluster_survives_an_executor_that_is_killed(pair: EmulatedPair, tmp_path: Path) -> None:
+    for index in range(2):
+        share = range(index, MESSAGES, 2)
+        pair.put([aliased(number, "orders") for number in share], index)
+    with cluster(tmp_path) as spark:
+        settings = {
+            "master": spark.url,
+            "spark": {
+                "spark.driver.host": "127.0.0.1",
+                "spark.executor.memory": "512m",
+                "spark.cores.max": 2,
+                "spark.authenticate": "true",  # and with it, encryption (T9)
+                "spark.authenticate.secret": spark.secret,
+            },
+        }
+        drain = pair.drain("--json", "--rate", "300", config=pair.config(pipeline=settings))
+        eventually(lambda: drain.progress().get("moved", 0) > 200, within=120, what=lambda: drain.said)
+        executors = spark.executors()
+        assert len(executors) == 2, "both workers take part"
+        # One slot is enough for this backlog: the executor that runs it is killed.
+        (busy,) = [pid for pid in executors if has_children(pid)]
+        os.kill(busy, signal.SIGKILL)
+        code, out = drain.end(200)
+        assert code == 0, drain.said
+    result = json.loads(out)
+    account = result["account"]
+    assert account["killed"] >= 1
+    assert account["received"] == (
+        account["forwarded"] + account["dead_lettered"] + account["left"] + account["unaccounted"]
+    )
+    arrived = pair.arrived("orders")
+    assert set(arrived) == {f"m{number}" for number in range(MESSAGES)}
+    assert not pair.in_backlog(0)
+    assert not pair.in_backlog(1)
+    assert sum(arrived.values()) - MESSAGES <= account["possible_duplicates"] + account["unaccounted"] + 300
+
+
+SESSION = """
+import json, os, signal, sys
+from pyspark.sql import SparkSession
+import syphon
+from syphon.datasource import backlog
+
+settings = {"spark.executor.memory": "512m", "spark.ui.enabled": "false", "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1"}
+builder = SparkSession.builder.master("local-cluster[1,1,512]")
+spark = builder.config(map=settings).getOrCreate()
+
+def parent_of(pid):
+    return int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
+
+def executors(batches):
+    import pyarrow
+    for _ in batches:
+        yield pyarrow.RecordBatch.from_pydict({"pid": [os.getppid()]})  # the daemon of its Python workers
+
+def executor():
+    return parent_of(spark.range(0, 1, 1, 1).mapInArrow(executors, "pid long").first()[0])
+
+found = [syphon.inspect("config.yaml", spark).messages, syphon.drain("config.yaml", spark).account.forwarded]
+first = executor()
+os.kill(first, signal.SIGKILL)
+second = executor()  # a new executor, which fetches all files of the session
+found += [backlog(spark, "config.yaml").count(), first != second]
+spark.stop()
+print(json.dumps(found))
+"""
+
+
+def test_a_session_on_a_cluster_can_be_used_again_and_again_and_its_new_executors_too(pair: EmulatedPair) -> None:  # X6
+    pair.put([aliased(number, "orders") for number in range(20)])
+    pair.config("config.yaml")
+    script = run_script(pair, "session", SESSION, SPARK_LOCAL_IP="127.0.0.1")
+    code, out = script.end(400)
+    assert code == 0, script.said
+    assert json.loads(out) == [20, 20, 0, True]

@@ -1,0 +1,223 @@
+"""What the numbers of a status mean: pure, from the pairs of one look."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from syphon.status.problems import outlook, problems
+from syphon.status.snapshot import (
+    BacklogQueueState,
+    DestinationState,
+    DestinationStatus,
+    MessageFlow,
+    PairStatus,
+    QueueStatus,
+    Severity,
+    SideState,
+    SideStatus,
+    StatusTotals,
+    WorkerState,
+)
+
+NOW = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
+NOTHING = StatusTotals(**dict.fromkeys(StatusTotals.model_fields, 0))
+
+
+def side(connected: bool = True, state: SideState = SideState.OPENED, reason: str | None = None) -> SideStatus:
+    since = NOW - timedelta(minutes=5, seconds=10)
+    return SideStatus(host="contoso.example", state=state, connected=connected, reason=reason, since=since)
+
+
+def queue(index: int = 0, **more: Any) -> QueueStatus:
+    found: dict[str, Any] = {
+        "name": f"contoso/x-servicebus-transfer/{index}",
+        "state": BacklogQueueState.LISTENING,
+        "reason": None,
+        "slots": 0,
+        "in_flight": 0,
+        "per_second": 0.0,
+        "left": None,
+        "dead_letters": None,
+        "oldest": None,
+        "totals": NOTHING,
+    }
+    return QueueStatus(**found | more)
+
+
+def destination(path: str, state: DestinationState, left: int = 0, error: str | None = None) -> DestinationStatus:
+    return DestinationStatus(
+        path=path,
+        state=state,
+        reason="it is so",
+        error=error,
+        next_try=None,
+        since=NOW - timedelta(seconds=42),
+        forwarded=0,
+        dead_lettered=0,
+        left=left,
+    )
+
+
+def pair(**more: Any) -> PairStatus:
+    found: dict[str, Any] = {
+        "name": "contoso",
+        "primary": side(),
+        "secondary": side(),
+        "paused": False,
+        "rate_limit": None,
+        "per_second": 0.0,
+        "dead_lettered_per_second": 0.0,
+        "last_success": None,
+        "totals": NOTHING,
+        "queues": [queue()],
+        "destinations": [],
+    }
+    return PairStatus(**found | more)
+
+
+FULL = destination("orders", DestinationState.BACKING_OFF, left=7_220, error="DestinationFull")
+
+REFUSED, OPEN = destination("billing", DestinationState.UNKNOWN), destination("orders", DestinationState.AVAILABLE)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "flow"),
+    [
+        ([pair()], MessageFlow.IDLE),
+        ([pair(per_second=3.0)], MessageFlow.FLOWING),
+        ([pair(queues=[queue(left=5)])], MessageFlow.FLOWING),
+        ([pair(primary=side(False))], MessageFlow.BLOCKED),
+        ([pair(secondary=side(False), per_second=3.0)], MessageFlow.BLOCKED),
+        ([pair(primary=side(False, SideState.STARTING))], MessageFlow.STARTING),
+        ([pair(per_second=6.0, queues=[queue(left=7_942)], destinations=[FULL])], MessageFlow.PARTLY_BLOCKED),
+        ([pair(queues=[queue(left=7_220)], destinations=[FULL])], MessageFlow.BLOCKED),
+        ([pair(queues=[queue(state=BacklogQueueState.TROUBLED), queue(1)])], MessageFlow.PARTLY_BLOCKED),
+        ([pair(paused=True, primary=side(False))], MessageFlow.PAUSED),
+        ([pair(), pair(name="other", primary=side(False))], MessageFlow.PARTLY_BLOCKED),
+        ([pair(), pair(name="other", per_second=1.0)], MessageFlow.FLOWING),
+        # A rejecting destination does not block: its messages leave the backlog.
+        ([pair(destinations=[destination("gone", DestinationState.REJECTING)])], MessageFlow.IDLE),
+        # While messages go to the dead letters, nothing looks as if all were well.
+        (
+            [pair(dead_lettered_per_second=6.0, queues=[queue(in_flight=9)], destinations=[REFUSED])],
+            MessageFlow.BLOCKED,
+        ),
+        ([pair(dead_lettered_per_second=6.0, destinations=[REFUSED, OPEN])], MessageFlow.PARTLY_BLOCKED),
+        ([pair(dead_lettered_per_second=0.1, per_second=500.0)], MessageFlow.PARTLY_BLOCKED),
+        ([pair(dead_lettered_per_second=0.1)], MessageFlow.PARTLY_BLOCKED),
+    ],
+)
+def test_the_flow_says_whether_messages_reach_their_destinations(
+    pairs: list[PairStatus], flow: MessageFlow
+) -> None:  # X7
+    assert outlook(WorkerState.WORKING, pairs).flow is flow
+
+
+def test_a_worker_that_starts_or_stops_says_so_whatever_else_is_wrong() -> None:
+    pairs = [pair(primary=side(False))]
+    assert outlook(WorkerState.STARTING, pairs).flow is MessageFlow.STARTING
+    assert outlook(WorkerState.STOPPING, pairs).flow is MessageFlow.STOPPING
+
+
+def test_the_time_to_go_is_of_the_messages_that_move_and_the_stuck_ones_are_named() -> None:  # X7
+    found = outlook(WorkerState.WORKING, [pair(per_second=6.0, queues=[queue(left=7_942)], destinations=[FULL])])
+    assert (found.left, found.stuck, found.seconds) == (7_942, 7_220, round(722 / 6, 1))
+
+
+def test_with_several_pairs_the_slowest_counts_and_one_that_was_not_counted_forbids_a_guess() -> None:  # X7
+    slow = pair(per_second=1.0, queues=[queue(left=10_000)])
+    fast = pair(name="other", per_second=1_000.0, queues=[queue(left=100)])
+    assert outlook(WorkerState.WORKING, [slow, fast]).seconds == 10_000
+    uncounted = pair(name="other", per_second=5.0, queues=[queue()])
+    assert outlook(WorkerState.WORKING, [fast, uncounted]).seconds is None
+    assert outlook(WorkerState.WORKING, [fast, pair(name="idle")]).seconds == 0.1
+
+
+@pytest.mark.parametrize(
+    "stopped",
+    [
+        pair(queues=[queue(left=100)]),  # nothing moves: any time would be a guess
+        pair(queues=[queue(left=0)], per_second=5.0),
+        pair(queues=[queue()], per_second=5.0),
+        pair(queues=[queue(left=100)], per_second=5.0, primary=side(False)),
+    ],
+)
+def test_no_time_is_predicted_without_a_reason(stopped: PairStatus) -> None:  # X7
+    assert outlook(WorkerState.WORKING, [stopped]).seconds is None
+
+
+def test_in_an_outage_all_that_is_left_is_stuck() -> None:
+    found = outlook(WorkerState.WORKING, [pair(primary=side(False), queues=[queue(left=60), queue(1, left=40)])])
+    assert (found.left, found.stuck) == (100, 100)
+
+
+def test_what_was_not_counted_is_not_called_zero() -> None:  # X7
+    found = outlook(WorkerState.WORKING, [pair()])
+    assert (found.left, found.dead_letters) == (None, None)
+    counted = outlook(WorkerState.WORKING, [pair(queues=[queue(), queue(1, left=0, dead_letters=3)])])
+    assert (counted.left, counted.dead_letters) == (0, 3)
+
+
+def test_the_worst_problem_comes_first_and_each_has_a_remedy() -> None:
+    paused = destination("held", DestinationState.PAUSED, left=1)
+    away = pair(
+        primary=side(False, reason="connection refused"),
+        queues=[queue(dead_letters=2), queue(1, state=BacklogQueueState.PAUSED)],
+        destinations=[paused, FULL, destination("gone", DestinationState.REJECTING)],
+    )
+    found = problems([away], "disk full", NOW)
+    assert [problem.severity for problem in found] == sorted(
+        (problem.severity for problem in found), key=list(Severity).index
+    )
+    assert all(problem.remedy for problem in found)
+    texts = [problem.text for problem in found]
+    assert texts[0] == "contoso: the primary contoso.example has been unreachable for 5 min: connection refused"
+    assert not any("orders" in text for text in texts)  # its last answer is old news: the primary is unreachable
+    assert "gone rejects every message: it is so. They go to the dead letters." in texts
+    assert "held is paused by the operator. At least 1 message is waiting." in texts
+    assert "contoso has 2 dead letters." in texts
+    assert "Backlog queue contoso/x-servicebus-transfer/1 is paused by the operator." in texts
+    assert "The ledger is not complete: disk full" in texts
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ("DestinationMissing", "--give-up missing"),
+        ("DestinationDisabled", "--give-up disabled"),
+        ("DestinationFull", "raise its maximum size"),
+        ("DestinationSilent", "retries automatically"),
+    ],
+)
+def test_the_remedy_fits_the_error_of_a_destination(error: str, words: str) -> None:  # S4
+    found = problems([pair(destinations=[destination("orders", DestinationState.BACKING_OFF, 1, error)])], None, NOW)
+    assert words in found[0].remedy
+
+
+@pytest.mark.parametrize(("error", "option"), [("DestinationMissing", "missing"), ("DestinationDisabled", "disabled")])
+def test_a_command_to_give_up_names_this_destination_alone(error: str, option: str) -> None:
+    odd = destination("tyre kits; rm", DestinationState.BACKING_OFF, 1, error)
+    (problem,) = problems([pair(destinations=[odd])], None, NOW)
+    assert f"syphon drain --give-up {option} --destination 'tyre kits; rm' -c FILE" in problem.remedy
+    any_of_them = destination("*", DestinationState.BACKING_OFF, 1, error)
+    (problem,) = problems([pair(destinations=[any_of_them])], None, NOW)
+    assert "--give-up" not in problem.remedy
+
+
+def test_many_missing_destinations_are_one_problem_and_so_are_queues_with_one_cause() -> None:
+    gone = [destination(f"d{n}", DestinationState.BACKING_OFF, 2, "DestinationMissing") for n in range(7)]
+    (missing,) = problems([pair(destinations=gone)], None, NOW)
+    assert missing.text.startswith("7 destinations do not exist on the primary contoso.example: 'd0', 'd1'")
+    assert "and 2 more. At least 14 messages are waiting for them." in missing.text
+    queues = [queue(n, state=BacklogQueueState.TROUBLED, reason="no Listen right") for n in range(3)]
+    (troubled,) = problems([pair(queues=queues)], None, NOW)
+    assert troubled.text == "Backlog queue contoso/x-servicebus-transfer/0 and 2 more are not served: no Listen right"
+
+
+def test_a_worker_that_starts_or_has_nothing_to_do_has_no_problem() -> None:
+    assert problems([pair()], None, NOW) == []
+    starting = side(False, SideState.STARTING, "starting: Spark is not up yet")
+    assert problems([pair(primary=starting, secondary=starting)], None, NOW) == []

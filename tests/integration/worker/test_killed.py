@@ -1,0 +1,119 @@
+"""Processes killed with -9 while they move messages: nothing is lost, and only messages in flight repeat (S2, D9)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import HAS_RECEIVED, EmulatedPair, aliased, emulated_pair, parent_of, python_workers
+from tests.support.waiting import eventually
+
+pytestmark = [pytest.mark.timeout(600)]
+on_shared_spark = pytest.mark.usefixtures("spark")
+"""For tests in which the killed process is not the drain, or is not the only one."""
+
+MESSAGES = 3000
+WINDOW = 4000
+"""The messages that a slot may have in hand: no more can arrive twice."""
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[EmulatedPair]:
+    with emulated_pair(tmp_path, queues=1) as pair:
+        yield pair
+
+
+def check(pair: EmulatedPair) -> int:
+    """Checks that every message is at its destination. Returns how many arrived twice."""
+    arrived = pair.arrived("orders")
+    assert set(arrived) == {f"m{number}" for number in range(MESSAGES)}
+    assert not pair.in_backlog(0)
+    repeated = sum(arrived.values()) - MESSAGES
+    assert repeated <= WINDOW
+    return repeated
+
+
+def test_a_python_worker_that_is_killed_is_replaced_and_the_drain_goes_on(pair: EmulatedPair) -> None:
+    pair.put([aliased(number, "orders") for number in range(MESSAGES)])
+    drain = pair.drain("--json", "--rate", "300")
+    eventually(lambda: drain.progress().get("moved", 0) > 200, what=lambda: drain.said)
+    killed = python_workers(drain)
+    assert killed
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    code, out = drain.end(150)
+    assert code == 0, drain.said
+    result = json.loads(out)
+    account = result["account"]
+    assert account["killed"] >= 1
+    balance = account["forwarded"] + account["dead_lettered"] + account["left"] + account["unaccounted"]
+    assert account["received"] == balance
+    check(pair)
+
+
+def test_deferred_messages_survive_a_killed_worker(pair: EmulatedPair) -> None:
+    pair.defer([aliased(number, "orders") for number in range(300)])
+    drain = pair.drain("--json", "--rate", "30")
+    eventually(lambda: drain.progress().get("moved", 0) > 30, what=lambda: drain.said)
+    for pid in python_workers(drain):
+        os.kill(pid, signal.SIGKILL)
+    code, _ = drain.end(240)
+    assert code == 0, drain.said
+    assert set(pair.arrived("orders")) == {f"m{number}" for number in range(300)}
+    assert not pair.in_backlog(0)
+
+
+@on_shared_spark
+def test_a_drain_whose_driver_is_killed_can_be_started_again_and_the_report_does_not_claim_to_be_complete(
+    pair: EmulatedPair,
+) -> None:  # X7, D17
+    pair.put([aliased(number, "orders") for number in range(MESSAGES)])
+    drain = pair.drain("--json", "--rate", "300")
+    eventually(lambda: drain.progress().get("moved", 0) > 200, what=lambda: drain.said)
+    on_record = pair.folder / "ledger" / "open"
+    eventually(lambda: any(HAS_RECEIVED.search(file.read_text()) for file in on_record.glob("*.progress")))
+    children = [pid for pid, _ in drain.descendants()]
+    drain.process.kill()
+    drain.process.wait()
+    # Spark and its workers end with their driver
+    eventually(lambda: not any(parent_of(pid) for pid in children))
+    code, result = pair.drained_here()
+    assert code == 0, result
+    check(pair)
+    report = pair.start("report", "-c", str(pair.config()), "--json")
+    code, out = report.end(150)
+    (cut_off,) = json.loads(out)["open_jobs"]
+    assert cut_off["queues"][0]["received"] > 0
+    assert code == 1, report.said
+    assert "Every delivery is accounted for" not in out
+
+
+@on_shared_spark
+def test_a_drain_beside_a_running_worker_moves_every_message_once(pair: EmulatedPair) -> None:  # X1
+    config = pair.config(pair={"rate": 300})
+    worker = pair.worker(config=config)
+    pair.put([aliased(number, "orders") for number in range(MESSAGES)])
+    code, result = pair.drained_here(config=pair.config("drain.yaml"))
+    assert code == 0, result
+    eventually(lambda: sum(pair.arrived("orders").values()) >= MESSAGES, what=lambda: worker.said)
+    assert worker.stop()[0] == 0
+    assert pair.arrived("orders") == Counter(f"m{number}" for number in range(MESSAGES))
+    assert result["account"]["forwarded"] <= MESSAGES
+
+
+@on_shared_spark
+def test_a_ledger_that_cannot_be_written_stops_no_transfer_and_is_told(pair: EmulatedPair) -> None:  # D9
+    (pair.folder / "taken").write_text("a file where a folder should be")
+    config = pair.config(pipeline={"ledger": str(pair.folder / "taken" / "ledger")})
+    pair.put([aliased(number, "orders") for number in range(100)])
+    code, result = pair.drained_here(config=config)
+    assert code == 0, result
+    assert result["account"]["forwarded"] == 100
+    assert "cannot be written" in result["ledger_error"]
+    assert pair.arrived("orders") == Counter(f"m{number}" for number in range(100))

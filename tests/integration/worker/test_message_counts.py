@@ -1,0 +1,64 @@
+"""Counting by peek: it proves that a queue is empty, and also counts the messages that were not asked for (D4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from azure.servicebus import ServiceBusClient
+from pydantic import SecretStr
+
+from syphon.config import SideSettings as Side
+from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, QueueDescription
+from syphon.model import MessageFilter, PathPatterns
+from syphon.worker.drain.queue_drain import DrainOptions
+from syphon.worker.message_counts import EmptinessCheck, PeekCount
+from tests.support.processes import aliased
+
+QUEUE = "contoso/x-servicebus-transfer/0"
+
+
+@pytest.fixture
+def secondary() -> Iterator[str]:
+    """The connection string of a namespace with a backlog queue of ten messages for `orders` and one for `news`."""
+    with BackgroundEmulator(EmulatorSettings(namespaces=[NamespaceSettings(name="contoso-dr")])) as emulator:
+        emulator.call(lambda: emulator["contoso-dr"].namespace.create_queue(QueueDescription(QUEUE)))
+        string = emulator["contoso-dr"].connection_string
+        with ServiceBusClient.from_connection_string(string) as client, client.get_queue_sender(QUEUE) as sender:
+            sender.send_messages([*(aliased(number, "orders") for number in range(10)), aliased(10, "news")])
+        yield string
+
+
+@pytest.mark.parametrize(
+    ("pattern", "at_most", "found"),
+    [
+        ("/News/", 100, PeekCount(1, 10)),
+        ("ORDERS", 100, PeekCount(10, 1)),
+        ("ORDERS", 1, PeekCount(1, 0)),  # enough are found: the rest is not counted
+        ("billing/*", 1, PeekCount(0, 11)),
+        ("*", 100, PeekCount(11, 0)),
+    ],
+)
+def test_wanted_messages_and_others_are_counted(secondary: str, pattern: str, at_most: int, found: PeekCount) -> None:
+    options = DrainOptions(messages=MessageFilter(PathPatterns.of([pattern])))
+    check = EmptinessCheck(Side(connection_string=SecretStr(secondary)))
+    try:
+        assert check.count(QUEUE, options.wants, at_most) == found
+    finally:
+        check.close()
+
+
+def test_deferred_messages_count_as_messages_of_the_backlog(secondary: str) -> None:  # D4
+    with (
+        ServiceBusClient.from_connection_string(secondary) as client,
+        client.get_queue_receiver(QUEUE) as receiver,
+    ):
+        for message in receiver.receive_messages(4, max_wait_time=20):
+            receiver.defer_message(message)
+    check = EmptinessCheck(Side(connection_string=SecretStr(secondary)))
+    try:
+        found = check.count(QUEUE, DrainOptions().wants, 100)
+        assert (found.wanted, found.others) == (11, 0)
+        assert found.deferred >= 1
+    finally:
+        check.close()

@@ -1,0 +1,70 @@
+"""A drain that settles: a queue is empty only if it stays so, because Service Bus may show a message late (S11)."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from syphon.worker.drain.queue_drain import DrainOptions, DrainState, QueueDrain
+from syphon.worker.message_counts import EmptinessCheck, PeekCount
+from tests.support.processes import EmulatedPair, aliased, emulated_pair
+from tests.support.waiting import eventually
+
+
+class Clock:
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Peeks:
+    """A queue with so many messages."""
+
+    messages = 0
+
+    def count(self, *_: object) -> PeekCount:
+        return PeekCount(min(self.messages, 1), 0)
+
+
+def test_a_queue_is_empty_when_it_has_been_so_for_the_whole_time() -> None:  # S11
+    clock, peeks = Clock(), Peeks()
+    nothing: Any = None
+    queue = QueueDrain(nothing, "q", DrainOptions(settle=900), nothing, 0, clock.monotonic)
+
+    def state_after(seconds: float, messages: int) -> DrainState:
+        clock.now += seconds
+        peeks.messages = messages
+        queue.peek(cast(EmptinessCheck, peeks))
+        return queue.state
+
+    assert state_after(0, 0) is DrainState.SETTLING
+    assert state_after(899, 0) is DrainState.SETTLING
+    assert state_after(0.5, 1) is DrainState.LOOKING  # it showed up late, and the time starts again
+    assert state_after(1, 0) is DrainState.SETTLING
+    assert state_after(899, 0) is DrainState.SETTLING
+    assert state_after(1, 0) is DrainState.EMPTY
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[EmulatedPair]:
+    with emulated_pair(tmp_path) as pair:
+        yield pair
+
+
+@pytest.mark.timeout(600)
+def test_a_message_that_shows_up_late_is_forwarded_by_the_drain_that_waits(pair: EmulatedPair) -> None:  # S11
+    pair.put([aliased(1, "orders")])
+    drain = pair.drain("--settle", "1h")
+    eventually(
+        lambda: {queue["state"] for queue in drain.progress().get("queues", ())} == {"settling"}, lambda: drain.said
+    )
+    pair.put([aliased(2, "orders")], index=1)
+    eventually(lambda: drain.progress()["moved"] == 2, lambda: drain.said)
+    drain.stop(signal.SIGINT)
+    assert pair.arrived("orders") == Counter(["m1", "m2"])

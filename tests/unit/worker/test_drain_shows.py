@@ -1,0 +1,64 @@
+"""What a drain shows while it runs and when it has ended. Without Spark and without a network (X2, X7)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+from syphon.backlog import QueueName, SelectedQueue
+from syphon.config import PairSettings
+from syphon.control import Ending, HandOver, QueueReport, SlotReport
+from syphon.control.slot_control import SlotControl
+from syphon.model import Counters
+from syphon.servicebus import Peeked
+from syphon.spark import JobResult
+from syphon.worker.drain.drain import Drain
+from syphon.worker.drain.progress import DrainProgress
+from syphon.worker.drain.queue_drain import DrainOptions, DrainState
+from syphon.worker.engine import Engine
+from syphon.worker.message_counts import PeekCount
+from tests.unit.worker.test_pair_drain import PAIR
+
+QUEUE = QueueName("contoso/x-servicebus-transfer/0")
+
+
+class OneJob:
+    """A queue with three messages, and a job that moves them once the drain has shown something."""
+
+    most_slots = 1
+
+    def __init__(self) -> None:
+        self.left = 3
+        self.shown: list[DrainProgress] = []
+        self._has_shown = threading.Event()
+
+    def show(self, progress: DrainProgress) -> None:
+        self.shown.append(progress)
+        self._has_shown.set()
+
+    def count(self, queue: str, wants: Callable[[Peeked], bool], most: int) -> PeekCount:
+        return PeekCount(min(self.left, most), 0)
+
+    def run(self, pair: PairSettings, queues: Sequence[HandOver], *more: object) -> JobResult:
+        assert self._has_shown.wait(20)
+        moved, self.left = self.left, 0
+        report = QueueReport(queue=QUEUE, counters=Counters(received=moved, forwarded=moved))
+        return JobResult(
+            (SlotReport(pair="contoso", job="1", slot=0, attempt=0, started_at=0, queues=(report,), finished=True),)
+        )
+
+
+def test_the_last_progress_is_that_of_the_end() -> None:  # X7
+    scene = OneJob()
+    drain = Drain([SelectedQueue(PAIR, QUEUE)], DrainOptions(), {(PAIR.name, QUEUE): 3})
+    (pair,) = drain._pairs
+    pair._emptiness = cast(Any, scene)
+    watch = SimpleNamespace(failure=None, wait_for_failure=lambda _: None)
+    engine = SimpleNamespace(control_server=SlotControl(), jobs=scene, ending=Ending(), watch=watch)
+    drain.run(cast(Engine, engine), scene.show, every=60.0)
+    first, last = scene.shown[0], scene.shown[-1]
+    assert (first.moved, first.left) == (0, 3)
+    assert (last.moved, last.left, last.in_flight) == (3, 0, 0)
+    assert [queue.state for queue in last.queues] == [DrainState.EMPTY]
