@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,9 @@ from functools import partial
 TLS_HANDSHAKE = 0x16
 FIRST_BYTE_TIMEOUT = 30.0
 BACKLOG = 512
+LARGEST_SEGMENT = 32_000
+"""Bytes of a TCP segment. The asyncio client of azure-servicebus before 7.15 reads the size of its connection and sets
+it again. On loopback it can be about 64 KB, and Linux accepts at most 32,767: the client would fail with errno 22."""
 
 WEBSOCKET_REQUEST = b"get /$servicebus/websocket"
 
@@ -84,6 +88,8 @@ class PortListener:
         bound = socket.socket(family, socket.SOCK_STREAM)
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if sys.platform == "linux":
+                bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, LARGEST_SEGMENT)
             bound.bind((self._host, self.port))
         except OSError:
             bound.close()

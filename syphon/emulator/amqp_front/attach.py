@@ -104,9 +104,10 @@ def _path_of(attach: Attach) -> str:
         raise BadArgument("The link names no address.", "amqp:invalid-field")
     address = terminus.address
     try:
-        return (urlsplit(address).path if "://" in address else address).strip("/")
+        path = (urlsplit(address).path if "://" in address else address).strip("/")
     except ValueError:  # for example half an IPv6 address
         raise BadArgument(f"'{address:.300}' is no address.", "amqp:invalid-field") from None
+    return "$cbs" if path.startswith("$cbs/") else path  # the retired .NET client adds an id to its reply link
 
 
 def _node(session: AmqpSession, path: str) -> RequestNode | None:
@@ -126,6 +127,7 @@ def _node(session: AmqpSession, path: str) -> RequestNode | None:
 
 
 def _attach_node(session: AmqpSession, attach: Attach, path: str, node: RequestNode) -> None:
+    _drop_filters(attach)
     link: AmqpLink = (
         OutgoingReplyLink(session, attach, path) if attach.role else IncomingRequestLink(session, attach, path, node)
     )
@@ -148,6 +150,7 @@ def _attach_receiver(session: AmqpSession, attach: Attach, path: str) -> None:
     entity, queue = namespace.source(path)
     entity.check_receives()
     wants_session, session_id = _session_filter(attach)
+    _drop_filters(attach)
     if not isinstance(queue, SessionQueue) and wants_session:
         raise NotAllowed(f"'{path}' does not require sessions: a session receiver cannot be created on it.")
     if isinstance(queue, SessionQueue) and not wants_session:
@@ -188,6 +191,12 @@ def _session_filter(attach: Attach) -> tuple[bool, str | None]:
     if wanted is not None and not isinstance(wanted, str):
         raise BadArgument(f"A session id is a string, not {wanted!r:.200}.")
     return True, wanted
+
+
+def _drop_filters(attach: Attach) -> None:
+    """Removes the filters from the source of the answer: it names those that apply, and none do but a session's."""
+    if isinstance(attach.source, Source):
+        attach.source.filter = None
 
 
 def _attach(session: AmqpSession, attach: Attach, link: AmqpLink, properties: Map | None = None) -> None:

@@ -1,6 +1,7 @@
 """The frames that every message needs, read and written without the codec: a delivery, its completion, the answer.
 
-AMQP allows other forms of them. Those are decoded and encoded in full, with the same result.
+AMQP allows other forms of them. Those are decoded and encoded in full, with the same result. Frames are written with
+all their fields: some clients index them without asking how many there are.
 """
 
 from __future__ import annotations
@@ -35,18 +36,21 @@ def match_completion(body: bytes) -> tuple[int, bool] | None:
 
 
 _ANSWER = struct.Struct(">IBBH4sBBBBI").pack
-_ACCEPTED = b"\x40\x41\x00\x53\x24\x45"
+_ACCEPTED = b"\x40\x41\x00\x53\x24\x45\x40"
 
 
 def accepted_frame(channel: int, role: bool, delivery_id: int) -> bytes:
     """A disposition that settles one delivery as accepted."""
     flag = 0x41 if role else 0x42
-    return _ANSWER(26, 2, 0, channel, b"\x00\x53\x15\xc0", 13, 5, flag, 0x70, delivery_id) + _ACCEPTED
+    return _ANSWER(27, 2, 0, channel, b"\x00\x53\x15\xc0", 14, 6, flag, 0x70, delivery_id) + _ACCEPTED
 
 
 _DELIVERY = struct.Struct(">IBBH4sBBBIBIBB").pack
-_SETTLED, _UNSETTLED = b"\x70\x00\x00\x00\x00\x41\x42", b"\x70\x00\x00\x00\x00\x42\x42"
-DELIVERY_OVERHEAD = 33
+UNUSED_TRANSFER_FIELDS = b"\x40" * 5
+"""The fields of a transfer after `more`, none of which this broker sets."""
+_SETTLED = b"\x70\x00\x00\x00\x00\x41\x42" + UNUSED_TRANSFER_FIELDS
+_UNSETTLED = b"\x70\x00\x00\x00\x00\x42\x42" + UNUSED_TRANSFER_FIELDS
+DELIVERY_OVERHEAD = 38
 """The bytes of a frame with one whole message, without its tag and payload."""
 
 
@@ -55,6 +59,6 @@ def delivery_frame(channel: int, handle: int, delivery_id: int, tag: bytes, payl
     width = len(tag)
     size = DELIVERY_OVERHEAD + width + len(payload)
     head = _DELIVERY(
-        size, 2, 0, channel, b"\x00\x53\x14\xc0", 20 + width, 6, 0x70, handle, 0x70, delivery_id, 0xA0, width
+        size, 2, 0, channel, b"\x00\x53\x14\xc0", 25 + width, 11, 0x70, handle, 0x70, delivery_id, 0xA0, width
     )
     return head + tag + (_SETTLED if settled else _UNSETTLED) + payload

@@ -17,7 +17,7 @@ from syphon.amqp.frames import (
 from ..broker import Access, Grant, Unauthorized
 from .frame_io import OutputBuffer, ProtocolError, cut
 
-MECHANISMS = Array(0xA3, (Symbol("ANONYMOUS"), Symbol("PLAIN"), Symbol("MSSBCBS")))
+MECHANISMS = Array(0xA3, (Symbol("ANONYMOUS"), Symbol("PLAIN"), Symbol("MSSBCBS"), Symbol("EXTERNAL")))
 OK, AUTH = 0, 1
 
 
@@ -81,5 +81,5 @@ class Handshake:
                 raise Unauthorized("SASL PLAIN wants an authorization id, a policy's name and its key.")
             name, key = (part.decode("utf-8", "replace") for part in parts[1:])
             self.grant = self._access.plain(name, key)
-        elif init.mechanism not in ("ANONYMOUS", "MSSBCBS"):
+        elif init.mechanism not in ("ANONYMOUS", "MSSBCBS", "EXTERNAL"):
             raise Unauthorized(f"SASL {init.mechanism} is not offered.")

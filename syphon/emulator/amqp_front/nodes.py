@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from syphon.amqp import Int, Malformed, Map, Message, Properties, Section, Value, properties_bytes, section_bytes
-from syphon.amqp.frames import Accepted, Attach, Target
+from syphon.amqp.frames import Accepted, Attach, Source, Target
 
 from ..broker import Action, BadArgument, Fault, Operation, QuotaExceeded, Refusal
 from .links import IncomingLink, OutgoingLink
@@ -114,7 +114,7 @@ class IncomingRequestLink(IncomingLink):
             for link in self.session.outgoing_links()
             if isinstance(link, OutgoingReplyLink) and link.path == self.path
         ]
-        for link in sorted(twins, key=lambda link: link.address != request.reply_to)[:1]:
+        for link in sorted(twins, key=lambda link: request.reply_to not in link.addresses)[:1]:
             link.reply(reply.to_bytes(request.message_id))
 
 
@@ -123,7 +123,7 @@ class OutgoingReplyLink(OutgoingLink):
 
     def __init__(self, session: AmqpSession, attach: Attach, path: str) -> None:
         super().__init__(session, attach, path)
-        self.address = attach.target.address if isinstance(attach.target, Target) else None
+        self.addresses = [end.address for end in (attach.source, attach.target) if isinstance(end, Source | Target)]
         self._waiting: deque[bytes] = deque()
         self._count = 0
 

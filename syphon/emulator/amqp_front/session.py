@@ -26,7 +26,7 @@ from syphon.amqp.frames import (
 
 from ..broker import Refusal
 from .attach import open_link
-from .fast_frames import DELIVERY_OVERHEAD, accepted_frame, delivery_frame
+from .fast_frames import DELIVERY_OVERHEAD, UNUSED_TRANSFER_FIELDS, accepted_frame, delivery_frame
 from .links import AmqpLink, IncomingLink, OutgoingLink
 
 if TYPE_CHECKING:
@@ -199,8 +199,8 @@ class AmqpSession:
         while True:
             piece = payload[sent : sent + room]
             sent += len(piece)
-            fields = first + (b"\x42" if sent >= len(payload) else b"\x41")
-            body = b"\x00\x53\x14\xc0" + bytes((len(fields) + 1, 6)) + fields + piece
+            fields = first + (b"\x42" if sent >= len(payload) else b"\x41") + UNUSED_TRANSFER_FIELDS
+            body = b"\x00\x53\x14\xc0" + bytes((len(fields) + 1, 11)) + fields + piece
             self._queue(frame(self.channel, body))
             if sent >= len(payload):
                 return delivery_id
@@ -224,9 +224,9 @@ class AmqpSession:
             self.connection.output.write(accepted_frame(self.channel, role, delivery_id))
             return
         state = outcome.to_bytes()
-        fields = (b"\x41" if role else b"\x42") + b"\x70" + _UINTS(delivery_id, 0)[:4] + b"\x40\x41" + state
+        fields = (b"\x41" if role else b"\x42") + b"\x70" + _UINTS(delivery_id, 0)[:4] + b"\x40\x41" + state + b"\x40"
         if len(fields) < 255:
-            body = b"\x00\x53\x15\xc0" + bytes((len(fields) + 1, 5)) + fields
+            body = b"\x00\x53\x15\xc0" + bytes((len(fields) + 1, 6)) + fields
             self.connection.output.write(frame(self.channel, body))
         else:
             self.send(Disposition(role, delivery_id, None, True, outcome))

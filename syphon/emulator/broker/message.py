@@ -78,6 +78,7 @@ class BrokeredMessage:
         "enqueued_at",
         "enqueued_sequence",
         "expires_at",
+        "first_acquirer",
         "fragment",
         "header_fields",
         "hops",
@@ -96,6 +97,7 @@ class BrokeredMessage:
     def __init__(self) -> None:
         self.bare = b""
         self.header_fields = b"\x41\x40"
+        self.first_acquirer = b"\x40"
         self.delivery_annotations = b""
         """The sender's section. The service hands it on to receivers, although AMQP means it for the next hop only."""
         self.annotations = b""
@@ -136,6 +138,7 @@ class BrokeredMessage:
             if span.section == Section.HEADER:
                 header = source.header()
                 message.header_fields = encode(header.durable) + encode(header.priority)
+                message.first_acquirer = encode(header.first_acquirer)
                 if isinstance(header.ttl, UInt):
                     message.ttl = int(header.ttl)
             elif span.section == Section.DELIVERY_ANNOTATIONS:
@@ -145,12 +148,23 @@ class BrokeredMessage:
             elif span.section == Section.PROPERTIES:
                 message._read_properties(source)
                 break
+        properties = source.span(Section.APPLICATION_PROPERTIES)
+        if properties is not None and source.data.find(b"\x94", properties.value, properties.end) >= 0:
+            message._rewrite_decimals(source.data, properties)
         if message.session_id and message.partition_key and message.session_id != message.partition_key:
             raise NotAllowed(
                 f"PartitionKey '{message.partition_key}' and SessionId '{message.session_id}' are both set and differ. "
                 "Leave the partition key out or set it to the session id."
             )
         return message
+
+    def _rewrite_decimals(self, data: bytes, span: Span) -> None:
+        """Rewrites decimal128 properties as the service does, which decodes and encodes application properties."""
+        rewritten = bytearray(data)
+        for entry in entries(data, span):
+            if data[entry.value] == _DECIMAL128:
+                rewritten[entry.value + 1 : entry.end] = dotnet_decimal(data[entry.value + 1 : entry.end])
+        self.bare = bytes(rewritten[len(data) - len(self.bare) :])
 
     def _read_annotations(self, source: Message) -> None:
         span = source.span(Section.MESSAGE_ANNOTATIONS)
@@ -199,6 +213,7 @@ class BrokeredMessage:
         twin = BrokeredMessage()
         twin.bare = self.bare
         twin.header_fields = self.header_fields
+        twin.first_acquirer = self.first_acquirer
         twin.delivery_annotations = self.delivery_annotations
         twin.annotations = self.annotations
         twin.annotation_count = self.annotation_count
@@ -206,6 +221,7 @@ class BrokeredMessage:
         twin.session_id = self.session_id
         twin.partition_key = self.partition_key
         twin.ttl = self.ttl
+        twin.due = self.due
         twin.size = self.size
         twin.enqueued_sequence = self.enqueued_sequence
         twin.dead_letter_source = self.dead_letter_source
@@ -269,8 +285,9 @@ class BrokeredMessage:
         return map_section(Section.DELIVERY_ANNOTATIONS, [*pairs, _LOCK_PAIR + _uuid_bytes(token)])
 
     def received_by_number(self) -> bytes:
-        """The bytes of a deferred message that a client asks for. The reply has the lock token beside them."""
-        return self._header() + self.delivery_annotations + self._received()
+        """The bytes of a deferred message that a client asks for. The reply has the lock token beside them, too: Python
+        clients before 7.15 read it from the delivery annotations."""
+        return self._header() + (self._hop() if self.lock_token else self.delivery_annotations) + self._received()
 
     def peeked(self, with_body: bool = True) -> bytes:
         """The bytes that a client sees without receiving the message: with its state, and without a lock."""
@@ -282,14 +299,20 @@ class BrokeredMessage:
         return b"".join(self.bare[span.start : span.end] for span in spans)
 
     def _received(self) -> bytes:
-        # A received message that is active does not say so. One that was scheduled says that for ever.
-        state = StoredState.SCHEDULED if _SCHEDULED_TIME in self.annotations else self.state
+        # A received message that is active does not say so. One that has waited for its time says scheduled forever,
+        # unless it is deferred.
+        state = StoredState.SCHEDULED if self.state is StoredState.ACTIVE and self._has_waited else self.state
         return self._annotations(state or None, locked=self.lock_token is not None) + self.bare
+
+    @property
+    def _has_waited(self) -> bool:
+        """Whether the message was scheduled: `due` is cleared when its time comes, and kept if it had come before."""
+        return not self.due and _SCHEDULED_TIME in self.annotations
 
     def _header(self) -> bytes:
         ttl = b"\x40" if self.ttl >= _UINT_LIMIT else b"\x70" + _UINT(self.ttl)
         return b"\x00\x53\x70" + compound(
-            0xC0, 5, b"%b%b\x40\x70%b" % (self.header_fields, ttl, _UINT(self.delivery_count))
+            0xC0, 5, b"%b%b%b\x70%b" % (self.header_fields, ttl, self.first_acquirer, _UINT(self.delivery_count))
         )
 
     def _annotations(self, state: StoredState | None, locked: bool) -> bytes:
@@ -316,12 +339,29 @@ def _hop_pairs(data: bytes, span: Span) -> list[bytes]:
     return [data[entry.start : entry.end] for entry in entries(data, span) if entry.key != _LOCK_KEY]
 
 
+def dotnet_decimal(value: bytes) -> bytes:
+    """A decimal128 in the layout of Microsoft's AMQP library: `exponent >> 9` where IEEE 754 has `exponent >> 7`.
+
+    The Python client writes IEEE 754 and reads that layout. A value in it stays, and so does one that .NET lacks.
+    """
+    if value[0] & 0x60 == 0x60 or value[1] & 1 or value[2] or value[3]:
+        return value
+    exponent = (value[0] & 0x7F) << 7 | value[1] >> 1
+    scale = (_DECIMAL_BIAS - exponent) & 0xFF
+    if exponent > _DECIMAL_BIAS or scale > _LARGEST_SCALE:
+        return value
+    exponent = _DECIMAL_BIAS - scale
+    return bytes((value[0] & 0x80 | exponent >> 9, (exponent & 0x7F) << 1)) + value[2:]
+
+
 def _uuid_bytes(token: bytes) -> bytes:
     """A lock token in the byte order of an AMQP uuid. In a delivery tag it has the order of .NET."""
     return token[3::-1] + token[5:3:-1] + token[7:5:-1] + token[8:]
 
 
 _BODIES = (Section.DATA, Section.SEQUENCE, Section.VALUE)
+_DECIMAL128 = 0x94
+_DECIMAL_BIAS, _LARGEST_SCALE = 6176, 28
 _UINT_LIMIT = 1 << 32
 _UINT = struct.Struct(">I").pack
 _LONG = struct.Struct(">q").pack
@@ -333,7 +373,7 @@ _STATE = encode(Symbol("x-opt-message-state")) + b"\x54"
 _ENQUEUED_SEQUENCE = encode(Symbol("x-opt-enqueue-sequence-number")) + b"\x81"
 _LOCKED = encode(Symbol("x-opt-locked-until")) + b"\x83"
 _STAMPS = struct.Struct(f">{len(_ENQUEUED)}sq{len(_SEQUENCE)}sq").pack
-_SCHEDULED_TIME = encode(Symbol("x-opt-scheduled-enqueue-time"))
+_SCHEDULED_TIME = encode(Symbol("x-opt-scheduled-enqueue-time")) + b"\x83"
 _LOCK_KEY = Symbol("x-opt-lock-token")
 _LOCK_PAIR = encode(_LOCK_KEY) + b"\x98"
 _LOCK_TOKEN = b"\x00\x53\x71" + compound(0xC1, 2, _LOCK_PAIR + bytes(16))[:-16]

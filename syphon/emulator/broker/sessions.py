@@ -47,6 +47,7 @@ class SessionQueue(MessageQueue):
         self._sessions = {}
         self._waiters: deque[SessionWaiter] = deque()
         self._by_holder: dict[Consumer, MessageSession] = {}
+        self._lapsed: dict[Consumer, Refusal] = {}
 
     # --- session locks ---------------------------------------------------------------------------------------------
 
@@ -70,6 +71,7 @@ class SessionQueue(MessageQueue):
 
     def leave(self, consumer: Consumer) -> None:
         super().leave(consumer)
+        self._lapsed.pop(consumer, None)
         session = self._by_holder.get(consumer)
         if session is not None:
             self._give_back(session, failed=False)
@@ -182,10 +184,21 @@ class SessionQueue(MessageQueue):
         self._give_back(session, failed=True)
         if holder is not None:
             MessageQueue.leave(self, holder)
-            holder.detach(SessionLockLost(f"The lock on session '{session.id}' of '{self.path}' has expired."))
+            why = SessionLockLost(f"The lock on session '{session.id}' of '{self.path}' has expired.")
+            if holder.deletes:
+                self._lapsed[holder] = why  # it has no message to lose: it is told with its next receive
+            else:
+                holder.detach(why)
         self._serve_waiters()
 
     # --- the queue's own steps, by session -------------------------------------------------------------------------
+
+    def feed(self, consumer: Consumer) -> None:
+        lapsed = self._lapsed.pop(consumer, None)
+        if lapsed is not None:
+            consumer.detach(lapsed)
+        else:
+            super().feed(consumer)
 
     def dispatch(self) -> None:
         for consumer in list(self._waiting_consumers):

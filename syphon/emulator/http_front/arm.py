@@ -19,6 +19,7 @@ from ..broker import (
 )
 from .entity_properties import (
     COUNTS,
+    LARGE_MESSAGES,
     QUEUE,
     TOPIC,
     NestedProperty,
@@ -156,7 +157,7 @@ class ResourceManagerApi:
     def _properties(self, entity: ArmEntity) -> Json:
         runtime = self._broker.runtime(entity.path)
         answer: Json = {"maxMessageSizeInKilobytes": default_message_size(self._broker.tier)}
-        for item in properties_of(entity):
+        for item in properties_of(entity, LARGE_MESSAGES):
             match item:
                 case SettingProperty(name):
                     value = item.plain(entity)

@@ -54,10 +54,11 @@ class PropertyType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SettingProperty:
-    """A property that a client may set."""
+    """A property that a client may set. With `since` it is left out of the answers to clients with an older version."""
 
     name: str
     kind: PropertyType
+    since: str = ""
 
     @property
     def field(self) -> str:
@@ -106,6 +107,8 @@ COUNTS: Mapping[str, Callable[[EntityRuntime], int]] = {
     "TransferDeadLetterMessageCount": lambda runtime: runtime.transfer_dead_letter,
 }
 
+LARGE_MESSAGES = "2021-05"
+"""The first API version in which an entity has a largest message."""
 FILTER_COUNTS = "2024-05"
 """The first API version in which a topic counts the filters of its subscriptions."""
 
@@ -144,7 +147,7 @@ QUEUE: tuple[Property, ...] = (
     SettingProperty("ForwardTo", PropertyType.ENTITY),
     SettingProperty("UserMetadata", PropertyType.TEXT),
     SettingProperty("ForwardDeadLetteredMessagesTo", PropertyType.ENTITY),
-    SettingProperty("MaxMessageSizeInKilobytes", PropertyType.NUMBER),
+    SettingProperty("MaxMessageSizeInKilobytes", PropertyType.NUMBER, since=LARGE_MESSAGES),
 )
 
 TOPIC: tuple[Property, ...] = (
@@ -174,7 +177,7 @@ TOPIC: tuple[Property, ...] = (
     RuntimeProperty("EnableSubscriptionPartitioning", lambda _: False),
     SettingProperty("EnableExpress", PropertyType.FLAG),
     SettingProperty("UserMetadata", PropertyType.TEXT),
-    SettingProperty("MaxMessageSizeInKilobytes", PropertyType.NUMBER),
+    SettingProperty("MaxMessageSizeInKilobytes", PropertyType.NUMBER, since=LARGE_MESSAGES),
 )
 
 SUBSCRIPTION: tuple[Property, ...] = (
@@ -202,7 +205,7 @@ SUBSCRIPTION: tuple[Property, ...] = (
 def properties_of(entity: EntityDescription, api_version: str = "") -> list[Property]:
     """The properties that a client of this API version gets."""
     properties = {QueueDescription: QUEUE, TopicDescription: TOPIC, SubscriptionDescription: SUBSCRIPTION}[type(entity)]
-    return [item for item in properties if not isinstance(item, RuntimeProperty) or item.since <= api_version]
+    return [item for item in properties if isinstance(item, NestedProperty) or item.since <= api_version]
 
 
 def settings_of(properties: tuple[Property, ...]) -> list[SettingProperty]:

@@ -99,6 +99,7 @@ class ResourcePath:
 
 
 LARGEST_PAGE = 100
+LARGEST_NUMBER = 2**31 - 1
 
 Item = TypeVar("Item", covariant=True)
 
@@ -122,8 +123,8 @@ def page_of(request: web.Request, items: Sequence[Item]) -> Page[Item]:
 
 def _number(request: web.Request, name: str, default: int, lowest: int) -> int:
     given = request.query.get(name, str(default))
-    if not re.fullmatch(r"[0-9]{1,9}", given) or int(given) < lowest:
-        raise BadArgument(f"{name} was given as '{given[:50]}': give a whole number from {lowest}.")
+    if not re.fullmatch(r"[0-9]{1,10}", given) or not lowest <= int(given) <= LARGEST_NUMBER:
+        raise BadArgument(f"{name} was given as '{given[:50]}': give a whole number from {lowest} to {LARGEST_NUMBER}.")
     return int(given)
 
 

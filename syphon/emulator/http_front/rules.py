@@ -149,7 +149,7 @@ def _filter_element(condition: Filter) -> Element:
                 "Filter",
                 "CorrelationFilter",
                 *(text(name, value) for name, value in asked.items() if value is not None),
-                element("Properties", *_value_elements(condition.properties)),
+                _values_element("Properties", condition.properties),
             )
 
 
@@ -159,14 +159,16 @@ def _sql_element(name: str, kind: str, expression: str, parameters: Mapping[str,
         kind,
         text("SqlExpression", expression),
         text("CompatibilityLevel", "20"),
-        element("Parameters", *_value_elements(parameters)),
+        _values_element("Parameters", parameters),
     )
 
 
-def _value_elements(values: Mapping[str, object]) -> list[Element]:
-    return [
+def _values_element(name: str, values: Mapping[str, object]) -> Element | None:
+    """The values of a rule, or nothing: the service writes no empty element."""
+    pairs = [
         element("KeyValueOfstringanyType", text("Key", key), _value_element(value)) for key, value in values.items()
     ]
+    return element(name, *pairs) if pairs else None
 
 
 def _value_element(value: object) -> Element:

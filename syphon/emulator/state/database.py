@@ -9,10 +9,13 @@ from pathlib import Path
 _APPLICATION_ID = 0x53795068
 """The application id in the header of the SQLite file: "SyPh"."""
 
-_VERSION = 2
+_VERSION = 3
 """The version of the schema. Files of earlier versions are brought to it; one of a later version is not changed."""
 
-_CHANGES = {1: "alter table messages add column delivery_annotations blob not null default x''"}
+_CHANGES = {
+    1: "alter table messages add column delivery_annotations blob not null default x''",
+    2: "alter table messages add column first_acquirer blob not null default x'40'",
+}
 """What brings a file of a version to the next one."""
 
 _SCHEMA = """
@@ -22,7 +25,7 @@ create table messages (
     annotation_count integer, message_id blob, session_id text, partition_key text, ttl integer, due integer,
     size integer, enqueued_sequence integer, enqueued_at integer, expires_at integer, dead_letter_source text,
     state integer, delivery_count integer, lock_token blob, locked_until integer, hops integer,
-    delivery_annotations blob not null default x'',
+    delivery_annotations blob not null default x'', first_acquirer blob not null default x'40',
     primary key (path, ordinal)) without rowid;
 create table sessions (
     path text, id text, state blob, updated_at integer, primary key (path, id)) without rowid;

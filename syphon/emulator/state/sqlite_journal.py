@@ -54,6 +54,7 @@ _MESSAGE_COLUMNS = (
     "locked_until",
     "hops",
     "delivery_annotations",
+    "first_acquirer",
 )
 _PUT = (
     f"insert or replace into messages (path, {', '.join(_MESSAGE_COLUMNS)}) "  # noqa: S608
