@@ -135,7 +135,9 @@ def test_an_order_that_is_changed_is_not_obeyed(driver: ControlServer, change: C
 
 def test_an_order_that_answered_another_report_is_not_obeyed(driver: ControlServer) -> None:  # T4
     with between(driver.address) as (listener, address):
-        reporter(address).start()
+        first = reporter(address)
+        first.start()
+        first.end()
         listener.change = lambda _: listener.orders[0]
         report = SlotReport(pair="contoso", job="j", slot=1, attempt=0, started_at=0)
         with pytest.raises(DriverUnreachable, match="not signed by the driver"):
