@@ -53,7 +53,7 @@ ENV PATH=/opt/syphon/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1
 # The archive of Spark's classes halves the start of worker and drain. Java trusts it, so only root may write it.
-RUN python -m syphon.spark.jvm_archive_maker \
+RUN python -m syphon.spark.jvm_archive \
     && rm "$SYPHON_CACHE/making.lock" \
     && chmod -R a+rX,go-w "$SYPHON_CACHE"
 USER 10001:10001

@@ -13,10 +13,17 @@ from syphon.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from .connect import warn_of_plain_connection
     from .jobs import JobResult, Jobs, new_job
-    from .master import CONNECT, cores_of, shown_master
     from .session import active_session, check_session, session_for_queries, spark_session
-    from .session_access import SparkAccess, access_to, is_connect
-    from .watch import SparkLost, SparkWatch
+    from .session_access import (
+        CONNECT,
+        SparkAccess,
+        SparkLost,
+        SparkWatch,
+        access_to,
+        cores_of,
+        is_connect,
+        shown_master,
+    )
 
 _MODULES = {
     "connect": ("warn_of_plain_connection",),
@@ -25,11 +32,6 @@ _MODULES = {
         "Jobs",
         "new_job",
     ),
-    "master": (
-        "CONNECT",
-        "cores_of",
-        "shown_master",
-    ),
     "session": (
         "active_session",
         "check_session",
@@ -37,13 +39,14 @@ _MODULES = {
         "spark_session",
     ),
     "session_access": (
+        "CONNECT",
         "SparkAccess",
-        "access_to",
-        "is_connect",
-    ),
-    "watch": (
         "SparkLost",
         "SparkWatch",
+        "access_to",
+        "cores_of",
+        "is_connect",
+        "shown_master",
     ),
 }
 __all__ = [

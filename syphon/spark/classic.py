@@ -27,12 +27,9 @@ from syphon.control import Ending
 from syphon.model import SyphonError
 
 from . import jvm_archive
-from .code_archive import package_zip
 from .java import java_environment
-from .master import cores_of
 from .security import PRIVATE, SAFE_PATH, private_folders
-from .session_access import ControlHost
-from .watch import SparkLost, SparkWatch
+from .session_access import ControlHost, SparkLost, SparkWatch, cores_of, package_zip
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

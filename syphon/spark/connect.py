@@ -1,6 +1,6 @@
 """A session of Spark Connect: this process is a client, and Spark's driver is a server that may be anywhere.
 
-There is no `sparkContext` and no JVM. So a job is a DataFrame with `mapInArrow` instead of an RDD (`task_runner`), the
+There is no `sparkContext` and no JVM. So a job is a DataFrame with `mapInArrow` instead of an RDD (`jobs`), the
 code of syphon travels as an artifact, a small job finds the number of slots, and `ConnectWatch` notices the loss of the
 server by asking it.
 Scheduler pools and job descriptions do not exist: jobs of several pairs share the server's own scheduling.
@@ -27,10 +27,7 @@ from syphon.control import Ending
 from syphon.model import SyphonError, is_this_machine
 
 from .classic import SparkNotStarted
-from .code_archive import package_zip
-from .master import shown_master
-from .session_access import ControlHost
-from .watch import LOOK_EVERY, SparkLost, SparkWatch
+from .session_access import LOOK_EVERY, ControlHost, SparkLost, SparkWatch, package_zip, shown_master
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

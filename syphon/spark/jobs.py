@@ -1,12 +1,16 @@
 """Spark jobs: a job runs slots on backlog queues of a pair, passes their rows to the ledger, and returns their reports.
 
 A job is on record in the ledger before its first receive, and closed there after its last (D17).
+
+A classic session runs the tasks of a job on Spark's core, as an RDD. A DataFrame would do the same, but for it the JVM
+loads Spark's SQL, and Python loads pandas here and in each task, which none of them needs. Spark Connect has DataFrames
+only.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,12 +23,12 @@ from syphon.model import Counters, first_line
 from syphon.servicebus import SideFault
 from syphon.transfer import DestinationBackoff, Ended, PumpOptions, wall_clock
 
-from .session_access import access_to
-from .task import SlotAssignment, slot_task, warm_up
-from .task_runner import run_tasks
-from .watch import SparkLost
+from .session_access import SparkLost, access_to, is_connect
+from .task import SlotAssignment, Task, slot_task, warm_up
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 
@@ -178,3 +182,31 @@ def _attempts(report: SlotReport) -> list[Attempt]:
         )
         for queue in report.queues
     ]
+
+
+# --- tasks of a job --------------------------------------------------------------------------------------------------
+
+
+def run_tasks(spark: SparkSession, task: Task, count: int) -> list[bytes]:
+    """Runs `count` tasks; each gets its number. Spark evaluates each exactly once: each evaluation is a transfer."""
+    return on_frame(spark, task, count) if is_connect(spark) else on_core(spark.sparkContext, task, count)
+
+
+def on_core(context: SparkContext, task: Task, count: int) -> list[bytes]:
+    """Runs the tasks as an RDD, on Spark's core. Each element of it is the number of a task."""
+    files: list[bytes] = context.parallelize(range(count), count).mapPartitions(task).collect()
+    return files
+
+
+def on_frame(spark: SparkSession, task: Task, count: int) -> list[bytes]:
+    """Runs the tasks as a DataFrame with `mapInArrow`. Each row of it is the number of a task."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        numbers = (number for batch in batches for number in batch.column(0).to_pylist())
+        for file in task(numbers):
+            yield pa.RecordBatch.from_arrays([pa.array([file], pa.binary())], names=["file"])
+
+    rows = spark.range(0, count, 1, count).mapInArrow(run, "file binary").collect()
+    return [bytes(row.file) for row in rows]

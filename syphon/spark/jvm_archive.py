@@ -5,11 +5,17 @@ file: an archive of class data (Java 17 to 24), or a cache of the ahead-of-time 
 belongs to one Java and one set of jars. Java passes over a file that does not fit, so that a wrong one costs nothing.
 
 The first command that starts Spark has the file made in the background, by a process of its own with the lowest
-priority (`jvm_archive_maker`). Nothing waits for it, and nothing fails without it.
+priority. Nothing waits for it, and nothing fails without it. By hand:
+
+    python -m syphon.spark.jvm_archive
+
+This starts Spark once, does what a drain does, and lets Java write its classes. Java writes the file when it exits, and
+takes half a minute for it. It must end by itself, so it has minutes here.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import logging
 import os
@@ -17,13 +23,22 @@ import re
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from syphon.config import PipelineSettings
 
 from .container_limits import this_container
 from .java import java_in_use
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +56,13 @@ changes all of it at each start, and the worker keeps 150 MB more."""
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 FIRST_AOT = 25
 """The first Java with a cache of the ahead-of-time compiler that one run can write."""
+WRITTEN_WITHIN = 900.0
+"""Seconds that Spark's end may take, most of it for the file: half a minute on a machine with nothing else to do."""
+AFTER = 20.0
+"""Seconds that it waits in the background: the command that started it has better use for the cores at first."""
+LOWEST_PRIORITY = 19
+UNUSED_FOR = 30 * 24 * 3600.0
+"""Seconds after which an archive is removed: its Java or its jars may be gone."""
 
 
 def options_for(java_options: str, environ: Mapping[str, str] = os.environ) -> str:
@@ -70,7 +92,7 @@ def make_in_background(environ: Mapping[str, str] = os.environ) -> None:
         return
     try:
         maker = subprocess.Popen(
-            [sys.executable, "-P", "-m", "syphon.spark.jvm_archive_maker", "--in-background"],
+            [sys.executable, "-P", "-m", "syphon.spark.jvm_archive", "--in-background"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -143,3 +165,107 @@ def is_ours(place: Path) -> bool:
         and all(each.st_mode & stat.S_ISVTX or not each.st_mode & OTHERS_WRITE for each in above)
         and {each.st_uid for each in (status, *above)} <= {0, os.geteuid()}
     )
+
+
+# --- making it -------------------------------------------------------------------------------------------------------
+
+
+def make(archive: Path) -> str:
+    """Makes the archive. Returns why it could not be made; an empty text if it was."""
+    try:
+        for folder in reversed((archive.parent, *archive.parent.parents)):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        if not is_ours(archive.parent):  # a link there, made by another user, would have us write to the link's target
+            return f"others can write to {archive.parent}"
+        with _alone(archive.parent) as alone:
+            if not alone:
+                return "another process makes it"
+            if archive.exists():
+                return ""
+            _remove_old(archive.parent)
+            return _make(archive)
+    except OSError as error:
+        return str(error)
+
+
+def _make(archive: Path) -> str:
+    from .session import SMALL_JVM, spark_settings, start_session, stop_session  # it imports this module
+
+    unfinished = archive.with_name(f"{archive.name}.{os.getpid()}.unfinished")
+    write = "-XX:AOTCacheOutput" if archive.suffix == ".aot" else "-XX:ArchiveClassesAtExit"
+    # To the driver's JVM alone: through JDK_JAVA_OPTIONS, Spark's launcher would write the file.
+    options = {"spark.driver.extraJavaOptions": f"{SMALL_JVM} {write}={unfinished}"}
+    settings = spark_settings(PipelineSettings(master="local[2]"), "syphon") | options
+    try:
+        with tempfile.TemporaryDirectory(prefix="syphon-") as folder:
+            session = start_session(settings, Path(folder))
+            try:
+                rehearse(session, Path(folder))
+            finally:
+                stop_session(session, WRITTEN_WITHIN)
+        if not unfinished.exists():
+            why = "Java wrote none"
+            archive.with_suffix(".failed").write_text(why)
+            return why
+        unfinished.chmod(0o600)
+        unfinished.replace(archive)
+        return ""
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def rehearse(spark: SparkSession, folder: Path) -> None:
+    """Does what a drain, a report and an inspection do, so that their classes are loaded."""
+    from .jobs import run_tasks
+    from .task import warm_up
+
+    run_tasks(spark, warm_up, 1)
+    rows = spark.range(0, 1, 1, 1).mapInArrow(_pass_on, "id long").persist()
+    rows.write.parquet(str(folder / "rows"))
+    rows.unpersist()
+    spark.read.parquet(str(folder / "rows")).createOrReplaceTempView("rows")
+    spark.sql("select id, count(*) as count from rows group by id order by id").collect()
+
+
+def _pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[bool]:
+    """Whether this is the only process that makes an archive here. The lock ends with the process."""
+    with (folder / "making.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+        else:
+            yield True
+
+
+def _remove_old(folder: Path) -> None:
+    for file in folder.glob("jvm-*"):
+        with suppress(OSError):
+            if file.suffix == ".unfinished" or time.time() - file.stat().st_atime > UNUSED_FOR:
+                file.unlink()
+
+
+def main() -> int:
+    if "--in-background" in sys.argv[1:]:
+        os.nice(LOWEST_PRIORITY)
+        time.sleep(AFTER)
+    archive = archive_file()
+    if archive is None:
+        sys.stderr.write("There is no folder or no Java for an archive of Spark's JVM.\n")
+        return 1
+    began = time.monotonic()
+    why = make(archive)
+    if why:
+        sys.stderr.write(f"{archive} was not made: {why}\n")
+        return 1
+    sys.stderr.write(f"{archive}: {archive.stat().st_size / 1e6:,.0f} MB, {time.monotonic() - began:.0f} s\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -17,9 +17,8 @@ from syphon.model import SyphonError
 
 from . import jvm_archive
 from .classic import SMALL_JVM, jvm_of, start_session, stop_session
-from .master import CONNECT, TASK_FAILURES, cores_of, spark_master
 from .security import MASKED, PRIVATE, security_settings
-from .session_access import access_to, is_connect
+from .session_access import CONNECT, TASK_FAILURES, access_to, cores_of, is_connect, spark_master
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

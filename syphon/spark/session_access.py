@@ -1,20 +1,38 @@
 """What syphon needs of a Spark session, whichever kind it is: a classic one (`classic`), or Spark Connect (`connect`).
 
 A classic session shares this process with its driver's JVM. A Connect session is a client of a server: it has no
-`sparkContext` and no JVM, so scheduler pools, job descriptions and the watch of a process are done without there.
+`sparkContext` and no JVM, so it does without scheduler pools, job descriptions and the watch of a process.
 """
 
 from __future__ import annotations
 
+import hashlib
+import logging
+import os
+import re
+import threading
+import time
+import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from syphon.config import PipelineSettings
 from syphon.control import Ending
+from syphon.model import SyphonError
 
-from .watch import SparkWatch
+from .container_limits import this_container
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+TASK_FAILURES = 4
+"""How often a task may fail. The default of local mode is one failure: a killed worker would end the job."""
+CONNECT = "sc://"
+"""How the address of a Spark Connect server begins."""
+LOOK_EVERY = 0.5
+TOO_LONG = "shutdown took too long and was aborted; no message is lost: those in flight are redelivered"
 
 
 class ControlHost(NamedTuple):
@@ -68,3 +86,100 @@ def access_to(session: SparkSession) -> SparkAccess:
     from .classic import ClassicAccess
 
     return ClassicAccess(session)
+
+
+# --- masters ---------------------------------------------------------------------------------------------------------
+
+
+def cores_of(master: str) -> int | None:
+    """How many tasks a local master runs at once; None for a cluster, which decides itself.
+
+    `local[*]` is as many as the container has cores and memory for.
+    """
+    if master == "local":
+        return 1
+    found = re.fullmatch(r"local\[(\*|\d+)(?:,\s*(?:\*|\d+))?\]", master)
+    if found is None:
+        return None
+    return this_container().slots if found[1] == "*" else int(found[1])
+
+
+def spark_master(master: str) -> str:
+    """The master as Spark gets it: a local one with several failures allowed for each task."""
+    cores = cores_of(master)
+    return master if cores is None or master.count(",") else f"local[{cores},{TASK_FAILURES}]"
+
+
+def shown_master(master: str) -> str:
+    """The master for people: the address of a Connect server may have parameters, a token among them."""
+    return master.partition("/;")[0] if master.startswith(CONNECT) else master
+
+
+# --- the loss of Spark -----------------------------------------------------------------------------------------------
+
+
+class SparkLost(SyphonError):
+    """Spark has stopped: the worker must end, and start again with a new Spark."""
+
+
+class SparkWatch:
+    """Says whether Spark is lost, and ends this process if its own ending takes too long."""
+
+    def __init__(self, ending: Ending, ends_process: bool = True) -> None:
+        """`ends_process`: a command that takes too long to end is ended. A notebook or a program of others never is."""
+        self._ending = ending
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="Spark watch", daemon=True) if ends_process else None
+
+    def start(self) -> None:
+        if self._thread is not None:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Spark is about to be ended on purpose. If the process was told to end, its time is still watched."""
+        self._over.set()
+
+    @property
+    def failure(self) -> SparkLost | None:
+        """Why Spark cannot work any more; None while it can, as far as is known."""
+        return None
+
+    def wait_for_failure(self, seconds: float) -> SparkLost | None:  # noqa: ARG002
+        """The same, for a caller whose call of Spark has just failed: the reason may show a moment later."""
+        return self.failure
+
+    def _run(self) -> None:
+        while not self._ending.is_overdue:
+            time.sleep(LOOK_EVERY)
+            if self._over.is_set() and not self._ending.has_begun:
+                return
+        self._kill()
+        # In another thread: whatever holds up the ending may hold the log as well.
+        said = threading.Thread(target=log.error, args=(TOO_LONG,), daemon=True)
+        said.start()
+        said.join(LOOK_EVERY)
+        os._exit(self._ending.exit_code)
+
+    def _kill(self) -> None:
+        """Ends what this process has started and would leave behind."""
+
+
+# --- the code of syphon, for executors that do not have it -----------------------------------------------------------
+
+
+PACKAGE = Path(__file__).parents[1]
+
+
+def package_zip(folder: Path) -> Path:
+    """Writes the package into a folder. Equal code gives an equal file, wherever and whenever it was installed.
+
+    Its name has a digest of the code: a session keeps a file, and refuses another one of the same name.
+    """
+    place = folder / "syphon.zip"
+    with zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(PACKAGE.rglob("*.py")):
+            info = zipfile.ZipInfo(str(Path("syphon") / file.relative_to(PACKAGE)))
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, file.read_bytes())
+    digest = hashlib.sha256(place.read_bytes()).hexdigest()[:12]
+    return place.rename(place.with_name(f"syphon-{digest}.zip"))

@@ -17,7 +17,7 @@ from syphon.config import PipelineSettings, config_from
 from syphon.control.shutdown import Ending
 from syphon.spark.classic import SparkNotStarted
 from syphon.spark.connect import ConnectWatch, _with_parameter, endpoint_of, warn_of_plain_connection
-from syphon.spark.master import shown_master
+from syphon.spark.session_access import shown_master
 from syphon.yaml_settings import SettingsError
 from tests.support.waiting import eventually
 

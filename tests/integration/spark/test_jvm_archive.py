@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from syphon.config import PipelineSettings
-from syphon.spark import jvm_archive, jvm_archive_maker
+from syphon.spark import jvm_archive
 from syphon.spark.jvm_archive import (
     AS_IT_IS,
     NEEDS_MEMORY,
@@ -130,7 +130,7 @@ def test_nothing_is_written_into_a_folder_of_others(environ: dict[str, str], tmp
     folder.chmod(0o777)
     file = archive_file(environ)
     assert file is not None
-    assert jvm_archive_maker.make(file) == f"others can write to {folder}"
+    assert jvm_archive.make(file) == f"others can write to {folder}"
     make_in_background(environ)
     assert precious.read_text() == "what another user wants us to empty"
     assert [found.name for found in folder.iterdir()] == ["making.lock"]
@@ -143,13 +143,13 @@ def test_no_java_is_no_error(environ: dict[str, str], monkeypatch: pytest.Monkey
 
 def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file where a folder should be")
-    assert "cache" in jvm_archive_maker.make(tmp_path / "cache" / "jvm-1.jsa")
+    assert "cache" in jvm_archive.make(tmp_path / "cache" / "jvm-1.jsa")
 
 
 def test_only_one_process_makes_an_archive(tmp_path: Path) -> None:
-    with jvm_archive_maker._alone(tmp_path) as alone:
+    with jvm_archive._alone(tmp_path) as alone:
         assert alone
-        assert jvm_archive_maker.make(tmp_path / "jvm-1.jsa") == "another process makes it"
+        assert jvm_archive.make(tmp_path / "jvm-1.jsa") == "another process makes it"
 
 
 def test_what_was_broken_off_is_removed_by_the_next_one(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_what_was_broken_off_is_removed_by_the_next_one(tmp_path: Path) -> None:
     (tmp_path / "jvm-old.jsa").touch()
     os.utime(tmp_path / "jvm-old.jsa", (0, 0))
     (tmp_path / "jvm-1.jsa").touch()
-    jvm_archive_maker._remove_old(tmp_path)
+    jvm_archive._remove_old(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["jvm-1.jsa"]
 
 

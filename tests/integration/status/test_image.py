@@ -11,14 +11,14 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from syphon.spark import jvm_archive, jvm_archive_maker
+from syphon.spark import jvm_archive
 from tests.support.chart import CASES, containers, manifests, pods
 from tests.support.tools import ROOT, run, said
 
 DOCKERFILE = ROOT / "Dockerfile"
 ENTRYPOINT = ROOT / "docker" / "entrypoint.sh"
 IN_EVERY_IMAGE = {PurePosixPath("/tmp")}
-MAKER = f"python -m {jvm_archive_maker.__name__} "
+MAKER = f"python -m {jvm_archive.__name__} "
 OPTIONS = """
 import glob, os, re, pyspark, zipfile
 (jar,) = glob.glob(os.path.join(os.path.dirname(pyspark.__file__), "jars", "spark-launcher_*.jar"))

@@ -13,8 +13,8 @@ from syphon.ledger import Attempt, OpenJob
 from syphon.model import Counters
 from syphon.spark import jobs as jobs_module
 from syphon.spark.jobs import Jobs
+from syphon.spark.session_access import SparkLost
 from syphon.spark.task import Task
-from syphon.spark.watch import SparkLost
 from syphon.transfer import PumpOptions
 from tests.unit.worker.test_pair_drain import PAIR
 

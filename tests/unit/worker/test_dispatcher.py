@@ -13,7 +13,7 @@ from syphon.model.outcome import Counters
 from syphon.model.stats import DestinationStats, Stats
 from syphon.servicebus import SideFault
 from syphon.spark.jobs import JobResult
-from syphon.spark.watch import SparkLost
+from syphon.spark.session_access import SparkLost
 from syphon.transfer import DestinationBackoff, Ended, Ring, WaitingMessages
 from syphon.worker.backoffs import Backoffs
 from syphon.worker.dispatcher import FIRST_RETRY, SHORT_LEASE, STARTS_WITHIN, Dispatcher

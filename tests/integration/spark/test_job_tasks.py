@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from syphon.spark.jobs import _reason
+from syphon.spark.jobs import _reason, on_core, on_frame, run_tasks
 from syphon.spark.task import Task
-from syphon.spark.task_runner import on_core, on_frame, run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
