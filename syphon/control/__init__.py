@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from syphon.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from .control_server import ControlServer
     from .protocol import ControlAddress, HandOver, QueueReport, SlotOrder, SlotReport, Traffic
     from .reporter import ControlClient, HttpControlClient, Reporter
-    from .server import ControlServer
     from .shutdown import FAULTED, STOPPED, Ending, Shares, Step
     from .slot_control import RateLimit, SlotControl, Traced
     from .totals import QueueAttempt, QueueTotals, Totals
@@ -32,7 +32,7 @@ _MODULES = {
         "HttpControlClient",
         "Reporter",
     ),
-    "server": ("ControlServer",),
+    "control_server": ("ControlServer",),
     "shutdown": (
         "Ending",
         "FAULTED",

@@ -12,8 +12,17 @@ from typing import Protocol
 from syphon.model import SyphonError
 from syphon.servicebus import RUNTIME, Runtime
 
-from .protocol import REPORT_PATH, SIGNATURE, ControlAddress, SlotOrder, SlotReport
-from .signature import Purpose, fits, is_made_with, signature
+from .protocol import (
+    REPORT_PATH,
+    SIGNATURE,
+    ControlAddress,
+    Purpose,
+    SlotOrder,
+    SlotReport,
+    fits,
+    is_made_with,
+    signature,
+)
 
 NO_ANSWER = (OSError, http.client.HTTPException, ValueError)
 """Raised when a report does not arrive, or its answer is not valid."""

@@ -8,51 +8,31 @@ from syphon.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from .backoffs import Backoffs
-    from .drain.drain import Drain, DrainResult
-    from .drain.progress import DrainProgress, QueueProgress
+    from .drain.emptiness import counts_of
     from .drain.queue_drain import DrainOptions, DrainState, QueueDrain
-    from .drain.waiting import WaitingDestination, waiting_destinations
+    from .drain.result import DrainProgress, DrainResult, QueueProgress, WaitingDestination, waiting_destinations
+    from .drain.whole_drain import Drain
     from .engine import Engine, running_engine
-    from .message_counts import counts_of
     from .pair_worker import PairFault, PairWorker
     from .pauses import BY_THE_OPERATOR, Pause, Pauses, StateUnreadable
-    from .run import Worker
+    from .worker import Worker
 
 _MODULES = {
     "backoffs": ("Backoffs",),
-    "drain.drain": (
-        "Drain",
-        "DrainResult",
-    ),
-    "drain.progress": (
+    "drain.emptiness": ("counts_of",),
+    "drain.queue_drain": ("DrainOptions", "DrainState", "QueueDrain"),
+    "drain.result": (
         "DrainProgress",
+        "DrainResult",
         "QueueProgress",
-    ),
-    "drain.queue_drain": (
-        "DrainOptions",
-        "DrainState",
-        "QueueDrain",
-    ),
-    "drain.waiting": (
         "WaitingDestination",
         "waiting_destinations",
     ),
-    "engine": (
-        "Engine",
-        "running_engine",
-    ),
-    "message_counts": ("counts_of",),
-    "pair_worker": (
-        "PairFault",
-        "PairWorker",
-    ),
-    "pauses": (
-        "BY_THE_OPERATOR",
-        "Pause",
-        "Pauses",
-        "StateUnreadable",
-    ),
-    "run": ("Worker",),
+    "drain.whole_drain": ("Drain",),
+    "engine": ("Engine", "running_engine"),
+    "pair_worker": ("PairFault", "PairWorker"),
+    "pauses": ("BY_THE_OPERATOR", "Pause", "Pauses", "StateUnreadable"),
+    "worker": ("Worker",),
 }
 __all__ = [
     "BY_THE_OPERATOR",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from syphon.control.control_server import LONGEST_HOLD, is_news
 from syphon.control.protocol import SlotOrder, SlotReport
 from syphon.control.reporter import ANSWER_WITHIN
-from syphon.control.server import LONGEST_HOLD, is_news
 from syphon.control.slot_control import SlotControl
 
 from .scheduler import Event, ProcessClock, VirtualTime

@@ -12,10 +12,10 @@ from syphon.servicebus import Connection
 from syphon.spark.jobs import JobResult, new_job
 from syphon.transfer import DestinationBackoff, PumpOptions
 from syphon.worker.backoffs import Backoffs
+from syphon.worker.drain.emptiness import EmptinessCheck
 from syphon.worker.drain.pair_drain import PairDrain
 from syphon.worker.drain.queue_drain import DrainOptions, DrainState, QueueDrain
 from syphon.worker.drain.shared_limit import SharedLimit
-from syphon.worker.message_counts import EmptinessCheck
 
 from .connections import connect_and_wait
 from .control import SimulatedControl

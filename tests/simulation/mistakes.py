@@ -37,9 +37,9 @@ from syphon.transfer.unsettled import Unsettled
 from syphon.transfer.window import Demand, SharedWindow
 from syphon.worker.backoffs import Backoffs
 from syphon.worker.dispatcher import Dispatcher
+from syphon.worker.drain.emptiness import EmptinessCheck, PeekCount
 from syphon.worker.drain.pair_drain import PairDrain
 from syphon.worker.drain.queue_drain import DrainState, QueueDrain
-from syphon.worker.message_counts import EmptinessCheck, PeekCount
 from syphon.worker.slot_budget import SlotBudget
 
 from .incident import Kind, Mode

@@ -25,7 +25,7 @@ from syphon.spark import JobResult, Jobs
 from syphon.transfer import MOST_QUEUES
 
 from ..backoffs import Backoffs
-from ..message_counts import EmptinessCheck
+from .emptiness import EmptinessCheck
 from .queue_drain import DrainOptions, DrainState, QueueDrain
 from .shared_limit import LimitShare, SharedLimit
 

@@ -22,7 +22,7 @@ from syphon.spark import JobResult
 from syphon.transfer import PumpOptions
 
 from ..backoffs import Backoffs
-from ..message_counts import EmptinessCheck
+from .emptiness import EmptinessCheck
 
 log = logging.getLogger(__name__)
 

@@ -14,10 +14,18 @@ from typing import Any
 import pytest
 
 from syphon.backlog import TraceContext
-from syphon.control import server as control_server
-from syphon.control.protocol import REPORT_PATH, SIGNATURE, HandOver, QueueReport, SlotOrder, SlotReport
-from syphon.control.server import ControlServer
-from syphon.control.signature import Purpose, signature
+from syphon.control import control_server
+from syphon.control.control_server import ControlServer
+from syphon.control.protocol import (
+    REPORT_PATH,
+    SIGNATURE,
+    HandOver,
+    Purpose,
+    QueueReport,
+    SlotOrder,
+    SlotReport,
+    signature,
+)
 from syphon.control.slot_control import Traced
 from syphon.model.outcome import Counters
 from syphon.transfer.traces import BatchTrace

@@ -13,10 +13,9 @@ from contextlib import ExitStack, contextmanager, suppress
 import pytest
 
 from syphon import bounded_connections
-from syphon.control.protocol import ControlAddress, HandOver, SlotReport
+from syphon.control.control_server import ControlServer
+from syphon.control.protocol import ControlAddress, HandOver, Purpose, SlotReport, fits, is_made_with, signature
 from syphon.control.reporter import DriverUnreachable, HttpControlClient, Reporter
-from syphon.control.server import ControlServer
-from syphon.control.signature import Purpose, fits, is_made_with, signature
 from tests.support.waiting import eventually
 
 Change = Callable[[bytes], bytes]

@@ -14,7 +14,7 @@ import yaml
 
 import syphon
 from syphon.model import DestinationUnreachable, ExitCode, SyphonError
-from syphon.worker.drain.progress import DrainProgress
+from syphon.worker.drain.result import DrainProgress
 from tests.support.processes import DESTINATIONS, EmulatedPair, aliased, emulated_pair
 from tests.support.scripts import run_script
 

@@ -15,9 +15,9 @@ from pydantic import SecretStr
 
 from syphon.config import PairSettings
 from syphon.config import SideSettings as Side
+from syphon.control.control_server import ControlServer
 from syphon.control.protocol import ControlAddress, HandOver
 from syphon.control.reporter import DriverUnreachable
-from syphon.control.server import ControlServer
 from syphon.control.totals import QueueAttempt, Totals
 from syphon.emulator import (
     Action,

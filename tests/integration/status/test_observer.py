@@ -17,7 +17,7 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from syphon.config import Config
-from syphon.control.server import ControlServer
+from syphon.control.control_server import ControlServer
 from syphon.control.totals import QueueTotals
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage
 from syphon.ledger.store import Ledger
@@ -39,7 +39,7 @@ from syphon.status.snapshot import BacklogQueueState, DestinationState, MessageF
 from syphon.transfer import DestinationBackoff, WaitingMessages
 from syphon.worker.pair_worker import PairWorker
 from syphon.worker.pauses import Pause, Pauses
-from syphon.worker.run import Worker
+from syphon.worker.worker import Worker
 from tests.support.waiting import eventually
 
 QUEUE = "contoso/x-servicebus-transfer/0"

@@ -15,8 +15,8 @@ import yaml
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from syphon.config import Config, PairSettings, load_config
+from syphon.control.control_server import ControlServer
 from syphon.control.protocol import HandOver
-from syphon.control.server import ControlServer
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, QueueDescription
 from syphon.ledger.store import Ledger
 from syphon.ledger.writer import LedgerWriter
@@ -31,7 +31,7 @@ from syphon.transfer import DestinationBackoff, PumpOptions
 from syphon.worker import pair_worker
 from syphon.worker.pair_worker import PairWorker
 from syphon.worker.pauses import Pauses
-from syphon.worker.run import Worker
+from syphon.worker.worker import Worker
 from tests.support.waiting import eventually
 
 WRONG = "d3Jvbmc="

@@ -10,8 +10,8 @@ import pytest
 from syphon.control.totals import Totals
 from syphon.model import ExitCode, MessageFilter, PathPatterns, Stats
 from syphon.operations.drain_summary import exit_code_of, summarized, verdict_of
-from syphon.worker.drain.drain import DrainOptions, DrainResult, DrainState
-from syphon.worker.drain.waiting import WaitingDestination
+from syphon.worker.drain.queue_drain import DrainOptions, DrainState
+from syphon.worker.drain.result import DrainResult, WaitingDestination
 
 
 def result(*queues: tuple[str, DrainState], others: int = 0, moved: Totals = Totals()) -> DrainResult:  # noqa: B008

@@ -14,11 +14,11 @@ from syphon.control.slot_control import SlotControl
 from syphon.model import Counters
 from syphon.servicebus import Peeked
 from syphon.spark import JobResult
-from syphon.worker.drain.drain import Drain
-from syphon.worker.drain.progress import DrainProgress
+from syphon.worker.drain.emptiness import PeekCount
 from syphon.worker.drain.queue_drain import DrainOptions, DrainState
+from syphon.worker.drain.result import DrainProgress
+from syphon.worker.drain.whole_drain import Drain
 from syphon.worker.engine import Engine
-from syphon.worker.message_counts import PeekCount
 from tests.unit.worker.test_pair_drain import PAIR
 
 QUEUE = QueueName("contoso/x-servicebus-transfer/0")

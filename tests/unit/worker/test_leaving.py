@@ -16,15 +16,15 @@ from syphon.control import FAULTED, STOPPED, ControlServer, Ending
 from syphon.control.slot_control import SlotControl
 from syphon.servicebus import Peeked, SideFault
 from syphon.spark import JobResult, SparkLost, SparkWatch
-from syphon.worker import run
-from syphon.worker.drain import drain
-from syphon.worker.drain.drain import Drain
-from syphon.worker.drain.progress import DrainProgress
+from syphon.worker import worker as worker_module
+from syphon.worker.drain import whole_drain
+from syphon.worker.drain.emptiness import PeekCount
 from syphon.worker.drain.queue_drain import DrainOptions
+from syphon.worker.drain.result import DrainProgress
+from syphon.worker.drain.whole_drain import Drain
 from syphon.worker.engine import Engine
-from syphon.worker.message_counts import PeekCount
 from syphon.worker.pair_worker import PairFault, PairWorker
-from syphon.worker.run import TURN, Worker
+from syphon.worker.worker import TURN, Worker
 from tests.unit.worker.test_pair_drain import PAIR
 
 QUEUE = QueueName("contoso/x-servicebus-transfer/0")
@@ -49,8 +49,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(run, "time", clock)
-    monkeypatch.setattr(drain, "time", clock)
+    monkeypatch.setattr(worker_module, "time", clock)
+    monkeypatch.setattr(whole_drain, "time", clock)
     return clock
 
 

@@ -19,12 +19,12 @@ from syphon.servicebus import MessageState, Peeked
 from syphon.spark import JobResult, Jobs
 from syphon.transfer import DestinationBackoff
 from syphon.worker.backoffs import Backoffs
-from syphon.worker.drain import pair_drain, waiting
-from syphon.worker.drain.drain import DrainResult
+from syphon.worker.drain import pair_drain, result
+from syphon.worker.drain.emptiness import PeekCount
 from syphon.worker.drain.pair_drain import PairDrain
 from syphon.worker.drain.queue_drain import DrainOptions, DrainState, QueueDrain
+from syphon.worker.drain.result import DrainResult
 from syphon.worker.drain.shared_limit import SharedLimit
-from syphon.worker.message_counts import PeekCount
 
 PATIENCE = 120.0
 PAIR = PairSettings.model_validate(
@@ -234,10 +234,10 @@ def test_what_slots_have_left_counts_for_a_destination_if_its_queues_cannot_be_p
     def unreachable(*_: object) -> None:
         raise Interrupted("The connection broke.")
 
-    monkeypatch.setattr(waiting, "connected", unreachable)
+    monkeypatch.setattr(result, "connected", unreachable)
     scene = Scene()
     scene.queues[0].backoffs.record((DestinationBackoff("Orders", 10.0, "full", 7, 2, "DestinationFull"),))
-    (found,) = waiting.waiting_destinations(DrainResult(tuple(scene.queues), 1.0), DrainOptions())
+    (found,) = result.waiting_destinations(DrainResult(tuple(scene.queues), 1.0), DrainOptions())
     assert (found.pair, found.path, found.left, found.error, found.failures) == (
         "contoso",
         "Orders",
@@ -252,7 +252,7 @@ def test_no_destination_waits_if_the_queues_hold_nothing_for_it() -> None:  # X2
     scene.queues[0].backoffs.record((DestinationBackoff("orders", 10.0, "full", 7, 2, "DestinationFull"),))
     for queue in scene.queues:
         queue.remaining = 0
-    assert waiting.waiting_destinations(DrainResult(tuple(scene.queues), 1.0), DrainOptions()) == []
+    assert result.waiting_destinations(DrainResult(tuple(scene.queues), 1.0), DrainOptions()) == []
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from syphon.control import HandOver, SlotReport
 from syphon.model import Faulted, SyphonError
 from syphon.servicebus import Peeked, SideFault
 from syphon.spark import JobResult, Jobs
+from syphon.worker.drain.emptiness import PeekCount
 from syphon.worker.drain.queue_drain import DrainState
-from syphon.worker.message_counts import PeekCount
 from tests.unit.worker.test_pair_drain import Scene
 
 REFUSED = "The credentials are refused."

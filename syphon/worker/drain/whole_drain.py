@@ -4,69 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from syphon.backlog import SelectedQueue, by_pair
-from syphon.control import FAULTED, STOPPED, QueueAttempt, RateLimit, Shares, Step, Totals
-from syphon.servicebus import SideFault
+from syphon.control import FAULTED, STOPPED, QueueAttempt, RateLimit, Shares, Step
 from syphon.spark import SparkLost
 
 from ..backoffs import Backoffs
 from ..engine import Engine
-from ..message_counts import MessageCounts
+from .emptiness import MessageCounts
 from .pair_drain import PairDrain
-from .progress import DrainProgress, QueueProgress
 from .queue_drain import DrainOptions, DrainState, QueueDrain
+from .result import DrainProgress, DrainResult, QueueProgress
 from .shared_limit import SharedLimit
 
 JVM_IS_GONE_WITHIN = 1.0
 """Seconds from the first failed Spark call to the end of the JVM, if that is the cause."""
-
-__all__ = ["Drain", "DrainOptions", "DrainResult", "QueueDrain", "DrainState"]
-
-
-@dataclass(frozen=True, slots=True)
-class DrainResult:
-    """How a drain ended."""
-
-    queues: tuple[QueueDrain, ...]
-    seconds: float
-    lost: SparkLost | None = None
-    """Why Spark was lost before the drain ended, if it was."""
-
-    @property
-    def totals(self) -> Totals:
-        return Totals.total(queue.totals for queue in self.queues)
-
-    @property
-    def remaining(self) -> int | None:
-        """Matching messages that are still in the backlog; None if a queue could not be peeked."""
-        return _sum(queue.remaining for queue in self.queues)
-
-    @property
-    def others(self) -> int | None:
-        """Messages in the backlog that do not match; None if a queue could not be peeked."""
-        return _sum(queue.others for queue in self.queues)
-
-    @property
-    def has_no_match(self) -> bool:
-        """Whether the filter matched no message although the backlog has messages."""
-        return self.is_empty and not self.totals.moved and bool(self.others)
-
-    @property
-    def fault(self) -> SideFault | None:
-        return next((queue.fault for queue in self.queues if queue.fault is not None), None)
-
-    @property
-    def is_empty(self) -> bool:
-        return all(queue.state in (DrainState.EMPTY, DrainState.NOT_THERE) for queue in self.queues)
-
-    @property
-    def absent(self) -> tuple[str, ...]:
-        """Pairs without any of their queues: the backlog may be empty, or this may be the wrong namespace."""
-        there = {queue.pair.name for queue in self.queues if queue.state is not DrainState.NOT_THERE}
-        return tuple(dict.fromkeys(queue.pair.name for queue in self.queues if queue.pair.name not in there))
 
 
 class Drain:
@@ -202,8 +155,3 @@ class Drain:
             for report in reports
             if report.pair == queue.pair.name and (found := report.of(queue.queue)) is not None
         ]
-
-
-def _sum(counts: Iterable[int | None]) -> int | None:
-    every = list(counts)
-    return None if None in every else sum(count for count in every if count is not None)

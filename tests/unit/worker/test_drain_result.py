@@ -13,9 +13,9 @@ from syphon.backlog import to_backlog
 from syphon.model import MessageFilter, PathPatterns
 from syphon.servicebus import MessageState, Peeked
 from syphon.transfer import DestinationBackoff
-from syphon.worker.drain import waiting
-from syphon.worker.drain.drain import DrainResult
+from syphon.worker.drain import result
 from syphon.worker.drain.queue_drain import DrainOptions
+from syphon.worker.drain.result import DrainResult
 from tests.unit.worker.test_pair_drain import Scene
 
 BACK_OFFS = tuple(DestinationBackoff(path, 10.0, "why", 99, 2, "DestinationMissing") for path in ("orders", "news"))
@@ -33,11 +33,11 @@ def left(
     def peek(connection: Any, queue: str) -> Iterator[Peeked]:
         return iter(queues[queue])
 
-    monkeypatch.setattr(waiting, "connected", connected)
-    monkeypatch.setattr(waiting, "peek", peek)
+    monkeypatch.setattr(result, "connected", connected)
+    monkeypatch.setattr(result, "peek", peek)
     scene = Scene()
     scene.drain.backoffs.record(BACK_OFFS)
-    found = waiting.waiting_destinations(DrainResult(tuple(scene.queues), 1.0), options or DrainOptions())
+    found = result.waiting_destinations(DrainResult(tuple(scene.queues), 1.0), options or DrainOptions())
     return [(destination.path, destination.left) for destination in found]
 
 
@@ -65,5 +65,5 @@ def test_deferred_messages_are_left_like_active_ones(monkeypatch: pytest.MonkeyP
 
 
 def test_a_count_ends_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:  # X7
-    monkeypatch.setattr(waiting, "MOST_COUNTED", 2)
+    monkeypatch.setattr(result, "MOST_COUNTED", 2)
     assert left(monkeypatch, {"a": peeked(*["orders"] * 5), "b": peeked("orders")}) == [("orders", 3)]

@@ -11,8 +11,8 @@ from pydantic import SecretStr
 from syphon.config import SideSettings as Side
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, QueueDescription
 from syphon.model import MessageFilter, PathPatterns
+from syphon.worker.drain.emptiness import EmptinessCheck, PeekCount
 from syphon.worker.drain.queue_drain import DrainOptions
-from syphon.worker.message_counts import EmptinessCheck, PeekCount
 from tests.support.processes import aliased
 
 QUEUE = "contoso/x-servicebus-transfer/0"

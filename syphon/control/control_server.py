@@ -22,8 +22,17 @@ from pydantic import ValidationError
 from syphon.bounded_connections import Connections
 from syphon.model import Counters
 
-from .protocol import REPORT_PATH, SIGNATURE, ControlAddress, SlotOrder, SlotReport
-from .signature import Purpose, fits, is_made_with, signature
+from .protocol import (
+    REPORT_PATH,
+    SIGNATURE,
+    ControlAddress,
+    Purpose,
+    SlotOrder,
+    SlotReport,
+    fits,
+    is_made_with,
+    signature,
+)
 from .slot_control import PauseState, SlotControl, no_progress
 
 LARGEST_REPORT = 16 * 1024 * 1024

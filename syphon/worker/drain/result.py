@@ -1,0 +1,208 @@
+"""What a drain shows while it runs, and how it ended: as values, for the command and for callers of `syphon.drain`.
+
+The slots know why a destination is unavailable, but may count the same message several times. So a peek counts the
+messages that a drain left in the backlog for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import NamedTuple
+
+from syphon.control import RateLimit, Totals
+from syphon.model import EntityPath, SyphonError, plural
+from syphon.servicebus import SideFault, connected, peek
+from syphon.spark import SparkLost
+from syphon.transfer import DestinationBackoff
+
+from .emptiness import IN_THE_BACKLOG
+from .queue_drain import MOST_COUNTED, DrainOptions, DrainState, QueueDrain
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueProgress:
+    """The progress of one backlog queue."""
+
+    pair: str
+    queue: str
+    state: DrainState
+    error: str
+    expected: int | None
+    """Messages at the start, by the count of the namespace; None if it is unknown."""
+    moved: int
+    in_flight: int
+    dead_lettered: int
+    """Messages among those moved that went to the dead letters."""
+
+    @property
+    def left(self) -> int | None:
+        """Remaining messages, by the count at the start; None if it is unknown."""
+        return None if self.expected is None else max(0, self.expected - self.moved)
+
+
+@dataclass(frozen=True, slots=True)
+class DrainProgress:
+    """The progress of a drain."""
+
+    queues: tuple[QueueProgress, ...]
+    backing_off: tuple[DestinationBackoff, ...] = ()
+    """Destinations that are currently unavailable."""
+    limits: Mapping[str, RateLimit] = field(default_factory=dict)
+    """How fast messages may move, and who decided that, by pair; only pairs with a limit."""
+    is_stopping: bool = False
+
+    @property
+    def moved(self) -> int:
+        return sum(queue.moved for queue in self.queues)
+
+    @property
+    def in_flight(self) -> int:
+        return sum(queue.in_flight for queue in self.queues)
+
+    @property
+    def dead_lettered(self) -> int:
+        return sum(queue.dead_lettered for queue in self.queues)
+
+    @property
+    def expected(self) -> int | None:
+        """Messages at the start, by the counts of the namespaces; None if one is unknown."""
+        every = [queue.expected for queue in self.queues]
+        return None if None in every else sum(count for count in every if count is not None)
+
+    @property
+    def left(self) -> int | None:
+        """Remaining messages, by the counts at the start; None if one is unknown."""
+        return None if self.expected is None else max(0, self.expected - self.moved)
+
+    def __str__(self) -> str:
+        left = "" if self.left is None else f", about {self.left:,} left"
+        return f"{plural(self.moved, 'message')} moved{left}"
+
+
+@dataclass(frozen=True, slots=True)
+class DrainResult:
+    """How a drain ended."""
+
+    queues: tuple[QueueDrain, ...]
+    seconds: float
+    lost: SparkLost | None = None
+    """Why Spark was lost before the drain ended, if it was."""
+
+    @property
+    def totals(self) -> Totals:
+        return Totals.total(queue.totals for queue in self.queues)
+
+    @property
+    def remaining(self) -> int | None:
+        """Matching messages that are still in the backlog; None if a queue could not be peeked."""
+        return _sum(queue.remaining for queue in self.queues)
+
+    @property
+    def others(self) -> int | None:
+        """Messages in the backlog that do not match; None if a queue could not be peeked."""
+        return _sum(queue.others for queue in self.queues)
+
+    @property
+    def has_no_match(self) -> bool:
+        """Whether the filter matched no message although the backlog has messages."""
+        return self.is_empty and not self.totals.moved and bool(self.others)
+
+    @property
+    def fault(self) -> SideFault | None:
+        return next((queue.fault for queue in self.queues if queue.fault is not None), None)
+
+    @property
+    def is_empty(self) -> bool:
+        return all(queue.state in (DrainState.EMPTY, DrainState.NOT_THERE) for queue in self.queues)
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """Pairs without any of their queues: the backlog may be empty, or this may be the wrong namespace."""
+        there = {queue.pair.name for queue in self.queues if queue.state is not DrainState.NOT_THERE}
+        return tuple(dict.fromkeys(queue.pair.name for queue in self.queues if queue.pair.name not in there))
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    every = list(counts)
+    return None if None in every else sum(count for count in every if count is not None)
+
+
+# --- what a drain left in the backlog --------------------------------------------------------------------------------
+
+
+class WaitingDestination(NamedTuple):
+    """A destination whose messages a drain left in the backlog."""
+
+    pair: str
+    path: str
+    left: int
+    """Matching messages for it in the backlog, by peek; at most 100,000 per queue."""
+    reason: str
+    error: str
+    """The class of the error, as in DestinationMissing."""
+    seconds: float
+    """Seconds until the next attempt."""
+    failures: int
+
+
+def waiting_destinations(result: DrainResult, options: DrainOptions) -> list[WaitingDestination]:
+    """The unavailable destinations, the most messages first. Call it when the drain has ended."""
+    found = []
+    for pair, ours in groupby(result.queues, key=lambda queue: queue.pair.name):
+        queues = list(ours)
+        known = _known(queues)
+        left = _left(queues, options) if known else None
+        for destination in known:
+            messages = destination.left if left is None else left[EntityPath.of(destination.path).key]
+            if messages:
+                found.append(
+                    WaitingDestination(
+                        pair,
+                        destination.path,
+                        messages,
+                        destination.reason,
+                        destination.error,
+                        destination.seconds,
+                        destination.failures,
+                    )
+                )
+    return sorted(found, key=lambda waiting: (-waiting.left, waiting.pair, waiting.path))
+
+
+def _known(queues: Iterable[QueueDrain]) -> tuple[DestinationBackoff, ...]:
+    """The destinations of one pair that back off.
+
+    If a queue is stuck, a destination whose back-off has just ended counts as well: nothing has moved since it failed,
+    and its messages may still be locked.
+    """
+    backoffs = next(iter(queues)).backoffs
+    return backoffs.failing() if any(queue.state is DrainState.STUCK for queue in queues) else backoffs.backing_off()
+
+
+def _left(queues: Iterable[QueueDrain], options: DrainOptions) -> Counter[str] | None:
+    """Matching messages by destination; None if a queue could not be peeked."""
+    counts: Counter[str] = Counter()
+    for queue in queues:
+        if queue.remaining == 0:
+            continue
+        try:
+            with connected(queue.pair.secondary, queue.queue) as connection:
+                counted = 0
+                for message in peek(connection, queue.queue):
+                    if message.state not in IN_THE_BACKLOG or not options.wants(message):
+                        continue
+                    destination = queue.backoffs.destination_of(message.payload)
+                    counts[destination.key if destination is not None else ""] += 1
+                    counted += 1
+                    if counted >= MOST_COUNTED:
+                        break
+        except SyphonError as error:
+            log.debug("%s could not be counted by destination: %s", queue.queue, error)
+            return None
+    return counts
