@@ -159,8 +159,23 @@ class Modified(Composite):
     message_annotations: Map | None = None
 
 
-_OUTCOMES = (Accepted, Rejected, Released, Modified)
-_STATES = (Received, *_OUTCOMES)
+@dataclass(slots=True)
+class Declared(Composite):
+    CODE, NAME, TYPES, REQUIRED = 0x33, "declared", (bytes,), range(1)
+    txn_id: bytes
+
+
+_OUTCOMES = (Accepted, Rejected, Released, Modified, Declared)
+
+
+@dataclass(slots=True)
+class TransactionalState(Composite):
+    CODE, NAME, TYPES, REQUIRED = 0x34, "transactional-state", (bytes, _OUTCOMES), range(1)
+    txn_id: bytes
+    outcome: Composite | None = None
+
+
+_STATES = (Received, *_OUTCOMES, TransactionalState)
 
 
 @dataclass(slots=True)
@@ -196,6 +211,19 @@ class Target(Composite):
 class Coordinator(Composite):
     CODE, NAME, TYPES = 0x30, "coordinator", (_SYMBOLS,)
     capabilities: Value = None
+
+
+@dataclass(slots=True)
+class Declare(Composite):
+    CODE, NAME, TYPES = 0x31, "declare", (_ANY,)
+    global_id: Value = None
+
+
+@dataclass(slots=True)
+class Discharge(Composite):
+    CODE, NAME, TYPES, REQUIRED = 0x32, "discharge", (bytes, bool), range(1)
+    txn_id: bytes
+    fail: bool | None = None
 
 
 @dataclass(slots=True)
