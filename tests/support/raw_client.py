@@ -17,7 +17,11 @@ from syphon.amqp.frames import (
     Attach,
     Begin,
     Composite,
+    Coordinator,
+    Declare,
+    Declared,
     Detach,
+    Discharge,
     Disposition,
     Error,
     Flow,
@@ -78,7 +82,13 @@ class RawClient:
         assert await self._reader.readexactly(8) == AMQP_HEADER
         await self.next(Begin)
 
-    async def attach_sender(self, address: str) -> int:
+    async def attach_sender(self, address: str, properties: Map | None = None) -> int:
+        return await self._attach_sending(Target(address), properties)
+
+    async def attach_coordinator(self) -> int:
+        return await self._attach_sending(Coordinator(), None)
+
+    async def _attach_sending(self, target: Composite, properties: Map | None) -> int:
         handle = next(self._handles)
         self.post(
             Attach(
@@ -86,32 +96,46 @@ class RawClient:
                 handle,
                 False,
                 source=Source("raw"),
-                target=Target(address),
+                target=target,
                 initial_delivery_count=0,
+                properties=properties,
             )
         )
         await self.next(Flow)
         return handle
 
-    async def send(self, handle: int, payload: bytes, message_format: int = 0) -> Composite | None:
+    async def send(
+        self, handle: int, payload: bytes, message_format: int = 0, state: Composite | None = None
+    ) -> Composite | None:
         """Sends one delivery, in several transfers if it is large, and returns its outcome."""
-        self.put(handle, payload, message_format)
+        self.put(handle, payload, message_format, state)
         return await self.outcome()
 
-    def put(self, handle: int, payload: bytes, message_format: int = 0) -> None:
+    async def declare(self, coordinator: int) -> bytes:
+        """Declares a transaction and returns its id."""
+        outcome = await self.send(coordinator, value_bytes(Declare()))
+        assert isinstance(outcome, Declared), outcome
+        return outcome.txn_id
+
+    async def discharge(self, coordinator: int, transaction: bytes, fail: bool = False) -> Composite | None:
+        return await self.send(coordinator, value_bytes(Discharge(transaction, fail)))
+
+    def put(self, handle: int, payload: bytes, message_format: int = 0, state: Composite | None = None) -> None:
         """Sends one delivery without waiting for its outcome."""
         delivery = next(self._deliveries)
         for start in range(0, max(1, len(payload)), PIECE):
             more = start + PIECE < len(payload)
-            transfer = Transfer(handle, delivery, delivery.to_bytes(4, "big"), message_format, False, more)
+            transfer = Transfer(handle, delivery, delivery.to_bytes(4, "big"), message_format, False, more, None, state)
             self._writer.write(frame(0, transfer.to_bytes() + payload[start : start + PIECE]))
 
     async def outcome(self) -> Composite | None:
         """The next outcome, of any delivery."""
         return (await self.next(Disposition))[0].state
 
-    async def refusal_of(self, handle: int, payload: bytes, message_format: int = 0) -> Error:
-        outcome = await self.send(handle, payload, message_format)
+    async def refusal_of(
+        self, handle: int, payload: bytes, message_format: int = 0, state: Composite | None = None
+    ) -> Error:
+        outcome = await self.send(handle, payload, message_format, state)
         assert isinstance(outcome, Rejected)
         assert outcome.error is not None
         return outcome.error
@@ -146,14 +170,16 @@ class RawClient:
         self.post(Disposition(True, arrival.delivery_id, None, settled, outcome))
         return (await self.next(Disposition))[0].state if not settled else None
 
-    async def ask(self, entity: str, operation: str, body: dict[str, Value]) -> tuple[Map, Value]:
+    async def ask(
+        self, entity: str, operation: str, body: dict[str, Value], state: Composite | None = None
+    ) -> tuple[Map, Value]:
         """Asks the management node of an entity: the properties of its reply, and its body."""
         node = f"{entity}/$management"
         if node not in self._nodes:
             self._nodes[node] = await self.attach_receiver(node, deletes=True), await self.attach_sender(node)
             self.grant(self._nodes[node][0], 100)
         replies, requests = self._nodes[node]
-        await self.send(requests, request(operation, body))
+        await self.send(requests, request(operation, body), state=state)
         message = Message((await self.receive(replies)).payload)
         return message.application_properties(), message.read(Section.VALUE)
 
@@ -192,6 +218,11 @@ async def raw_client(emulated: EmulatedNamespace) -> AsyncIterator[RawClient]:
         yield client
     finally:
         writer.transport.abort()
+
+
+def value_bytes(body: Composite) -> bytes:
+    """A message with this record as its value."""
+    return b"\x00\x53\x77" + body.to_bytes()
 
 
 def request(operation: str, body: dict[str, Value], message_id: str = "1") -> bytes:

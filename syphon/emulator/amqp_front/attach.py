@@ -15,12 +15,13 @@ from ..broker import (
     Fault,
     MessageSession,
     NotAllowed,
-    NotImplementedHere,
     Operation,
     QuotaExceeded,
     Refusal,
     SessionQueue,
+    Tier,
 )
+from .coordinator import CoordinatorLink
 from .entity_links import IncomingEntityLink, OutgoingEntityLink
 from .links import AmqpLink, IncomingLink
 from .management import ManagementNode
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 SESSION_FILTER = "com.microsoft:session-filter"
 LOCKED_UNTIL = "com.microsoft:locked-until-utc"
 BATCH_SIZE = "com.microsoft:max-message-batch-size"
+DESTINATION = "com.microsoft:transfer-destination-address"
+"""Older clients name the entity to send through in the target, and the destination in this property."""
 OPERATION_TIMEOUT = "com.microsoft:timeout"
 LINKS_MAX = 5000
 """The most links of one connection. Each costs memory, and a client that needs more can open another connection."""
@@ -78,6 +81,9 @@ def _open(session: AmqpSession, attach: Attach, path: str) -> None:
     try:
         if session.connection.link_count >= LINKS_MAX:
             raise QuotaExceeded(f"This connection has {LINKS_MAX} links, and cannot have more.")
+        if isinstance(attach.target, Coordinator) and not attach.role:
+            _attach_coordinator(session, attach)
+            return
         node = _node(session, path)
         if node is not None:
             _attach_node(session, attach, path, node)
@@ -99,7 +105,7 @@ def refuse(session: AmqpSession, attach: Attach, refusal: Refusal) -> None:
 def _path_of(attach: Attach) -> str:
     terminus = attach.source if attach.role else attach.target
     if isinstance(terminus, Coordinator):
-        raise NotImplementedHere("Transactions are not offered by this emulator.")
+        return "$coordinator"
     if not isinstance(terminus, Source | Target) or not isinstance(terminus.address, str) or not terminus.address:
         raise BadArgument("The link names no address.", "amqp:invalid-field")
     address = terminus.address
@@ -126,20 +132,33 @@ def _node(session: AmqpSession, path: str) -> RequestNode | None:
     return None
 
 
+def _attach_coordinator(session: AmqpSession, attach: Attach) -> None:
+    if session.connection.namespace.tier is Tier.BASIC:
+        raise NotAllowed("Transactions need the tier Standard or Premium.")
+    _attach(session, attach, CoordinatorLink(session, attach))
+
+
 def _attach_node(session: AmqpSession, attach: Attach, path: str, node: RequestNode) -> None:
+    via = ""
+    if isinstance(node, ManagementNode):
+        via = session.via.enter(session.connection.namespace.top_level(node.path), receives=True)
     _drop_filters(attach)
-    link: AmqpLink = (
-        OutgoingReplyLink(session, attach, path) if attach.role else IncomingRequestLink(session, attach, path, node)
-    )
-    _attach(session, attach, link)
+    if attach.role:
+        _attach(session, attach, OutgoingReplyLink(session, attach, path))
+    else:
+        _attach(session, attach, IncomingRequestLink(session, attach, path, node, via))
 
 
 def _attach_sender(session: AmqpSession, attach: Attach, path: str) -> None:
     namespace = session.connection.namespace
-    namespace.authorize(list(session.connection.grants.values()), path, Claim.SEND)
-    entity = namespace.target(path)
+    destination = attach.properties.get(DESTINATION) if attach.properties is not None else None
+    destination = destination.strip("/") if isinstance(destination, str) else path
+    for each in {path, destination}:
+        namespace.authorize(list(session.connection.grants.values()), each, Claim.SEND)
+    entity = namespace.target(destination)
     entity.check_sends()
-    link = IncomingEntityLink(session, attach, entity)
+    via = session.via.enter(namespace.top_level(path), receives=False)
+    link = IncomingEntityLink(session, attach, entity, via)
     batch = namespace.max_batch_size(entity)
     _attach(session, attach, link, Map.symbols({BATCH_SIZE: UInt(batch)}))
 
@@ -157,7 +176,8 @@ def _attach_receiver(session: AmqpSession, attach: Attach, path: str) -> None:
         raise NotAllowed(
             f"It is not possible for an entity that requires sessions to create a non-sessionful receiver: '{path}'."
         )
-    link = OutgoingEntityLink(session, attach, path, entity, queue, attach.snd_settle_mode == SETTLED)
+    via = session.via.enter(namespace.top_level(path), receives=True)
+    link = OutgoingEntityLink(session, attach, path, entity, queue, via, attach.snd_settle_mode == SETTLED)
     if not isinstance(queue, SessionQueue):
         _attach(session, attach, link)
         return

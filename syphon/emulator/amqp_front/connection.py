@@ -28,7 +28,7 @@ from syphon.amqp.frames import (
     read_performative,
 )
 
-from ..broker import Action, BrokerNamespace, Fault, Grant, Operation, Outage, Unauthorized
+from ..broker import Action, BrokerNamespace, Fault, Grant, OpenTransactions, Operation, Outage, Unauthorized
 from ..clock import Millis
 from .fast_frames import match_completion
 from .frame_io import MAX_FRAME_SIZE, Heartbeat, OutputBuffer, ProtocolError, cut, fitted
@@ -63,6 +63,7 @@ class AmqpConnection(asyncio.Protocol):
         self.settings = settings
         self.output = OutputBuffer(namespace.journal, self._put)
         self.grants: dict[str, Grant] = {}
+        self.transactions = OpenTransactions(namespace.clock, namespace.target)
         self.peer_max_frame_size = MIN_MAX_FRAME_SIZE
         self.link_count = 0
         self.unfinished = 0

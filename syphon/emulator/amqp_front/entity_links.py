@@ -8,7 +8,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from syphon.amqp import Malformed, Map, Value, batch_parts
-from syphon.amqp.frames import BATCH_FORMAT, Accepted, Attach, Composite, Flow, Modified, Rejected
+from syphon.amqp.frames import (
+    BATCH_FORMAT,
+    Accepted,
+    Attach,
+    Composite,
+    Flow,
+    Modified,
+    Rejected,
+    TransactionalState,
+)
 
 from ..broker import (
     Action,
@@ -26,6 +35,7 @@ from ..broker import (
     ServerBusy,
     SessionQueue,
     SessionWaiter,
+    Settlement,
     SubscriptionEntity,
     TimedOut,
     TopicEntity,
@@ -44,25 +54,40 @@ grant more at once."""
 class IncomingEntityLink(IncomingLink):
     """Receives messages from a client's sender for a queue or topic."""
 
-    def __init__(self, session: AmqpSession, attach: Attach, entity: QueueEntity | TopicEntity) -> None:
+    def __init__(self, session: AmqpSession, attach: Attach, entity: QueueEntity | TopicEntity, via: str) -> None:
         super().__init__(session, attach, entity.path)
         self._entity = entity
+        self._via = via
         self.max_size = self.namespace.max_message_size(entity)
         self._max_batch = self.namespace.max_batch_size(entity)
         entity.links.add(self)
 
-    def take(self, delivery_id: int, data: bytes, message_format: int, settled: bool) -> None:
+    def take(self, delivery_id: int, data: bytes, message_format: int, settled: bool, state: Composite | None) -> None:
         fault = self.strike(Operation.SEND, partial(self._message_ids, data, message_format))
         if fault is None or not self.apply_fault(fault):
-            self.in_order(fault, partial(self._submit, delivery_id, data, message_format, settled, fault))
+            self.in_order(fault, partial(self._submit, delivery_id, data, message_format, settled, state, fault))
 
-    def _submit(self, delivery_id: int, data: bytes, message_format: int, settled: bool, fault: Fault | None) -> None:
+    def _submit(
+        self,
+        delivery_id: int,
+        data: bytes,
+        message_format: int,
+        settled: bool,
+        state: Composite | None,
+        fault: Fault | None,
+    ) -> None:
+        outcome: Composite = Accepted()
         try:
             if fault is not None and fault.action in (Action.ERROR, Action.REFUSE):
                 raise fault.refusal()
             messages = self._messages(data, message_format)
             self.namespace.faults.charge(len(messages))
-            self._entity.submit(messages)
+            if isinstance(state, TransactionalState):
+                transaction = self.session.connection.transactions.use(state.txn_id)
+                transaction.send(self._via, self._entity.path, messages)
+                outcome = TransactionalState(state.txn_id, outcome)
+            else:
+                self._entity.submit(messages)
         except Refusal as refusal:
             if not settled:
                 self.session.refuse(True, delivery_id, refusal)
@@ -71,7 +96,7 @@ class IncomingEntityLink(IncomingLink):
             if fault is not None and fault.action is Action.LOSE_REPLY_AND_DROP:
                 self.namespace.journal.when_durable(self.session.connection.abort)
             elif not settled and not (fault is not None and fault.action is Action.LOSE_REPLY):
-                accept = partial(self.session.answer, True, delivery_id, Accepted())
+                accept = partial(self.session.answer, True, delivery_id, outcome)
                 self.namespace.journal.when_durable(accept, partial(self.session.reject_unsaved, True, delivery_id))
 
     def _messages(self, data: bytes, message_format: int) -> list[BrokeredMessage]:
@@ -124,9 +149,11 @@ class OutgoingEntityLink(OutgoingLink):
         path: str,
         entity: QueueEntity | SubscriptionEntity,
         queue: MessageQueue,
+        via: str,
         deletes: bool,
     ) -> None:
         super().__init__(session, attach, path)
+        self._via = via
         self.deletes = deletes
         self.owner: object = session.connection
         self._entity = entity
@@ -273,23 +300,17 @@ class OutgoingEntityLink(OutgoingLink):
             if fault is not None and fault.action is Action.LOSE_REPLY_AND_DROP:
                 self.namespace.journal.when_durable(self.session.connection.abort)
             elif answer and outcome is not None and not (fault is not None and fault.action is Action.LOSE_REPLY):
-                # The same outcome without its fields: an error in a rejected outcome means that the settlement failed.
-                bare = outcome if type(outcome) is Accepted else type(outcome)()
-                echo = partial(self.session.answer, False, delivery_id, bare)
+                echo = partial(self.session.answer, False, delivery_id, _bare(outcome))
                 self.namespace.journal.when_durable(echo, partial(self.session.reject_unsaved, False, delivery_id))
 
     def _carry_out(self, tag: bytes, outcome: Composite | None) -> None:
-        if isinstance(outcome, Accepted):
+        if type(outcome) is Accepted:
             self._queue.complete(tag)
-        elif isinstance(outcome, Modified):
-            if outcome.undeliverable_here:
-                self._queue.defer(tag, entries_of(outcome.message_annotations))
-            else:
-                self._queue.abandon(tag, entries_of(outcome.message_annotations))
-        elif isinstance(outcome, Rejected):
-            self._queue.reject(tag, entries_of(outcome.error.info if outcome.error else None))
+        elif isinstance(outcome, TransactionalState):
+            transaction = self.session.connection.transactions.use(outcome.txn_id)
+            transaction.settle(self._via, self._queue, tag, *_settlement(outcome.outcome))
         else:
-            self._queue.release(tag)
+            self._queue.settle(tag, *_settlement(outcome))
 
     def recheck_rights(self) -> None:
         try:
@@ -315,6 +336,24 @@ class OutgoingEntityLink(OutgoingLink):
         self._stop_waiting()
         self._queue.leave(self)
         self._entity.remove_link(self)
+
+
+def _settlement(outcome: Composite | None) -> tuple[Settlement, dict[str, Value]]:
+    if isinstance(outcome, Accepted):
+        return Settlement.COMPLETE, {}
+    if isinstance(outcome, Modified):
+        settlement = Settlement.DEFER if outcome.undeliverable_here else Settlement.ABANDON
+        return settlement, entries_of(outcome.message_annotations)
+    if isinstance(outcome, Rejected):
+        return Settlement.DEAD_LETTER, entries_of(outcome.error.info if outcome.error else None)
+    return Settlement.RELEASE, {}
+
+
+def _bare(outcome: Composite) -> Composite:
+    """The same outcome without its fields: an error in a rejected outcome means that the settlement failed."""
+    if isinstance(outcome, TransactionalState):
+        return TransactionalState(outcome.txn_id, None if outcome.outcome is None else _bare(outcome.outcome))
+    return outcome if type(outcome) is Accepted else type(outcome)()
 
 
 def entries_of(changes: Map | None) -> dict[str, Value]:

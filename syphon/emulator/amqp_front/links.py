@@ -159,7 +159,7 @@ class IncomingLink(AmqpLink):
         data = bytes(self._pieces) + payload if self._pieces else payload
         self._count()
         settled = bool(first.settled or transfer.settled)
-        self.take(first.delivery_id, data, first.message_format or 0, settled)
+        self.take(first.delivery_id, data, first.message_format or 0, settled, first.state)
         if self._credit <= CREDIT // 2 and not self.is_closed:
             self.give_credit()
 
@@ -187,8 +187,8 @@ class IncomingLink(AmqpLink):
         super().closed()
         self._start_over()
 
-    def take(self, delivery_id: int, data: bytes, message_format: int, settled: bool) -> None:
-        """Handles a complete message."""
+    def take(self, delivery_id: int, data: bytes, message_format: int, settled: bool, state: Composite | None) -> None:
+        """Handles a complete message. The state names the transaction that it belongs to, if there is one."""
         raise NotImplementedError
 
 

@@ -22,9 +22,10 @@ from ..broker import (
     NotImplementedHere,
     Refusal,
     SessionQueue,
+    Settlement,
 )
 from .entity_links import entries_of
-from .nodes import NodeReply, NodeRequest
+from .nodes import NodeReply, NodeRequest, Settle
 from .rules import described_rule, read_rule
 
 if TYPE_CHECKING:
@@ -44,6 +45,12 @@ _LIKE_ON_LINKS = frozenset(
     }
 )
 """Operations on messages. They are counted and charged per message, as on links, and not as management."""
+_SETTLEMENTS = {
+    "completed": Settlement.COMPLETE,
+    "abandoned": Settlement.ABANDON,
+    "defered": Settlement.DEFER,  # Service Bus spells it like this
+    "suspended": Settlement.DEAD_LETTER,
+}
 NEVER_UPDATED = 253_402_300_800_000
 """The time (year 10000) with which a client asks for all sessions, and not for those with a newer state."""
 
@@ -56,11 +63,11 @@ class ManagementNode:
     def __init__(self, connection: AmqpConnection, path: str) -> None:
         self._connection = connection
         self._namespace = connection.namespace
-        self._path = path
+        self.path = path
         self._operations: dict[str, tuple[Claim, Callable[[Map], NodeReply]]] = {
             "peek-message": (Claim.LISTEN, self._peek),
             "renew-lock": (Claim.LISTEN, self._renew_locks),
-            "update-disposition": (Claim.LISTEN, self._update_disposition),
+            "update-disposition": (Claim.LISTEN, self._settle_at_once),
             "receive-by-sequence-number": (Claim.LISTEN, self._receive_deferred),
             "batch-delete-messages": (Claim.LISTEN, self._delete),
             "schedule-message": (Claim.SEND, self._schedule),
@@ -82,11 +89,20 @@ class ManagementNode:
         if not isinstance(request.body, Map):
             raise BadArgument(f"{name} wants a map as its body.")
         claim, operation = self._operations[name]
-        self._namespace.authorize(list(self._connection.grants.values()), f"{self._path}/$management", claim)
+        if request.in_transaction:
+            operation = self._in_transaction(name, request.settle)
+        self._namespace.authorize(list(self._connection.grants.values()), f"{self.path}/$management", claim)
         if name not in _LIKE_ON_LINKS:
             self._namespace.faults.charge(MANAGEMENT_CREDITS)
-            self._namespace.counters.add(self._path, Kind.MANAGE)
+            self._namespace.counters.add(self.path, Kind.MANAGE)
         return operation(request.body)
+
+    def _in_transaction(self, name: str, settle: Settle) -> Callable[[Map], NodeReply]:
+        if name == "update-disposition":
+            return lambda body: self._update_disposition(body, settle)
+        if name == "renew-lock":
+            return self._renew_locks  # it is never undone
+        raise NotAllowed(f"{name} cannot be part of a transaction here.")
 
     def lose_locks(self, request: NodeRequest) -> None:
         queue, body = self._queue(), request.body
@@ -115,10 +131,10 @@ class ManagementNode:
         if count < 1:
             raise BadArgument(f"message-count must be at least 1, not {count}.")
         with_body = not _optional(body, "omit-message-body", bool)
-        self._namespace.source(self._path)[0].touch()
+        self._namespace.source(self.path)[0].touch()
         found = self._queue().peek_page(start, count, _optional(body, "session-id", str))
         self._namespace.faults.charge(max(1, len(found)))
-        self._namespace.counters.add(self._path, Kind.PEEK, max(1, len(found)))
+        self._namespace.counters.add(self.path, Kind.PEEK, max(1, len(found)))
         if not found:
             return _done(204, "No messages.")
         return _ok({"messages": [Map.of({"message": message.peeked(with_body)}) for message in found]})
@@ -127,41 +143,39 @@ class ManagementNode:
         queue = self._queue()
         return _ok({"expirations": Array(TIMESTAMPS, tuple(Timestamp(queue.renew(token)) for token in _tokens(body)))})
 
-    def _update_disposition(self, body: Map) -> NodeReply:
+    def _settle_at_once(self, body: Map) -> NodeReply:
+        return self._update_disposition(body, MessageQueue.settle)
+
+    def _update_disposition(self, body: Map, settle: Settle) -> NodeReply:
         status = _get(body, "disposition-status", str)
         queue = self._queue()
         self._namespace.faults.charge(0)
         properties = body.get("properties-to-modify")
         changes = entries_of(properties) if isinstance(properties, Map) else {}
+        if status not in _SETTLEMENTS:
+            raise BadArgument(f"'{status}' is no disposition: completed, abandoned, defered or suspended.")
+        if status == "suspended":
+            reasons = {
+                "DeadLetterReason": body.get("deadletter-reason"),
+                "DeadLetterErrorDescription": body.get("deadletter-description"),
+            }
+            changes |= {key: value for key, value in reasons.items() if value is not None}
         for token in _tokens(body):
-            if status == "completed":
-                queue.complete(token)
-            elif status == "abandoned":
-                queue.abandon(token, changes)
-            elif status == "defered":  # Service Bus spells it like this
-                queue.defer(token, changes)
-            elif status == "suspended":
-                reasons = {
-                    "DeadLetterReason": body.get("deadletter-reason"),
-                    "DeadLetterErrorDescription": body.get("deadletter-description"),
-                }
-                queue.reject(token, {**changes, **{key: value for key, value in reasons.items() if value is not None}})
-            else:
-                raise BadArgument(f"'{status}' is no disposition: completed, abandoned, defered or suspended.")
-            self._namespace.counters.add(self._path, Kind.SETTLE)
+            settle(queue, token, _SETTLEMENTS[status], changes)
+            self._namespace.counters.add(self.path, Kind.SETTLE)
         return _ok({})
 
     def _receive_deferred(self, body: Map) -> NodeReply:
         deletes = _get(body, "receiver-settle-mode", int) == 0
         numbers = _numbers(body)
         self._namespace.faults.charge(len(numbers))
-        entity, queue = self._namespace.source(self._path)
+        entity, queue = self._namespace.source(self.path)
         entity.check_receives()
         if isinstance(queue, SessionQueue):
             found = queue.receive_deferred_of(_get(body, "session-id", str), self._connection, numbers, deletes)
         else:
             found = queue.receive_deferred(numbers, deletes)
-        self._namespace.counters.add(self._path, Kind.RECEIVE, len(found))
+        self._namespace.counters.add(self.path, Kind.RECEIVE, len(found))
         return _ok({"messages": [_with_lock(message) for message in found]})
 
     def _delete(self, body: Map) -> NodeReply:
@@ -169,18 +183,18 @@ class ManagementNode:
         if not 1 <= count <= DELETE_LIMIT:
             raise BadArgument(f"message-count must be 1 to {DELETE_LIMIT}, not {count}.")
         before = _get(body, "enqueued-time-utc", Timestamp)
-        entity, queue = self._namespace.source(self._path)
+        entity, queue = self._namespace.source(self.path)
         entity.check_receives()
         entity.touch()
         deleted = queue.delete(count, before, _optional(body, "session-id", str))
         self._namespace.faults.charge(max(1, deleted))
-        self._namespace.counters.add(self._path, Kind.RECEIVE, deleted)
+        self._namespace.counters.add(self.path, Kind.RECEIVE, deleted)
         if deleted == 0:
             return _none_found("No message was enqueued before that time.")
         return _ok({"message-count": Int(deleted)})
 
     def _schedule(self, body: Map) -> NodeReply:
-        entity = self._namespace.target(self._path)
+        entity = self._namespace.target(self.path)
         limit = self._namespace.max_message_size(entity)
         wanted = body.get("messages")
         if not isinstance(wanted, list) or not wanted:
@@ -199,11 +213,11 @@ class ManagementNode:
             messages.append(message)
         self._namespace.faults.charge(len(messages))
         entity.submit(messages)
-        self._namespace.counters.add(self._path, Kind.SEND, len(messages))
+        self._namespace.counters.add(self.path, Kind.SEND, len(messages))
         return _ok({"sequence-numbers": Array(LONGS, tuple(Long(message.sequence) for message in messages))})
 
     def _cancel(self, body: Map) -> NodeReply:
-        entity = self._namespace.target(self._path)
+        entity = self._namespace.target(self.path)
         for number in _numbers(body):
             entity.main.cancel(number)
         return _ok({})
@@ -256,18 +270,18 @@ class ManagementNode:
     # --- the entity ------------------------------------------------------------------------------------------------
 
     def _queue(self) -> MessageQueue:
-        return self._namespace.source(self._path)[1]
+        return self._namespace.source(self.path)[1]
 
     def _sessions(self) -> SessionQueue:
         queue = self._queue()
         if not isinstance(queue, SessionQueue):
-            raise NotAllowed(f"'{self._path}' does not require sessions.")
+            raise NotAllowed(f"'{self.path}' does not require sessions.")
         return queue
 
     def _subscription(self) -> tuple[str, str]:
-        topic, found, name = self._path.lower().partition("/subscriptions/")
+        topic, found, name = self.path.lower().partition("/subscriptions/")
         if not found:
-            raise EntityNotFound(f"'{self._path}' is no subscription: only those have rules.")
+            raise EntityNotFound(f"'{self.path}' is no subscription: only those have rules.")
         return topic, name
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from syphon.amqp import Int, Malformed, Map, Message, Properties, Section, Value, properties_bytes, section_bytes
-from syphon.amqp.frames import Accepted, Attach, Source, Target
+from syphon.amqp.frames import Accepted, Attach, Composite, Source, Target, TransactionalState
 
-from ..broker import Action, BadArgument, Fault, Operation, QuotaExceeded, Refusal
+from ..broker import Action, BadArgument, Fault, MessageQueue, Operation, QuotaExceeded, Refusal, Settlement
 from .links import IncomingLink, OutgoingLink
 
 if TYPE_CHECKING:
@@ -22,11 +24,16 @@ LARGEST_TOKEN = 256 * 1024
 WAITING_REPLIES, WAITING_BYTES = 1000, 16 * 1024 * 1024
 """The most replies and bytes that wait for a client that grants no credit for replies."""
 
+Settle = Callable[[MessageQueue, bytes, Settlement, dict[str, Value]], None]
+"""Settles the message of a queue that a token has locked: at once, or at the commit of a transaction."""
+
 
 class NodeRequest:
     """A request to a node, decoded once."""
 
     def __init__(self, data: bytes) -> None:
+        self.in_transaction = False
+        self.settle: Settle = MessageQueue.settle
         message = Message(data)
         properties = message.properties()
         self.message_id = properties.message_id
@@ -71,13 +78,21 @@ class NodeReply:
 class IncomingRequestLink(IncomingLink):
     """The link on which requests arrive."""
 
-    def __init__(self, session: AmqpSession, attach: Attach, path: str, node: RequestNode) -> None:
+    def __init__(self, session: AmqpSession, attach: Attach, path: str, node: RequestNode, via: str) -> None:
         super().__init__(session, attach, path)
         self._node = node
+        self._via = via
         if path == "$cbs":
             self.max_size = LARGEST_TOKEN
 
-    def take(self, delivery_id: int, data: bytes, message_format: int, settled: bool) -> None:  # noqa: ARG002
+    def take(
+        self,
+        delivery_id: int,
+        data: bytes,
+        message_format: int,  # noqa: ARG002
+        settled: bool,
+        state: Composite | None,
+    ) -> None:
         if not settled:
             self.session.answer(True, delivery_id, Accepted())
         try:
@@ -89,15 +104,18 @@ class IncomingRequestLink(IncomingLink):
         fault = self.namespace.faults.strike(Operation.MANAGE, entity) if entity else None
         if fault is not None and self.apply_fault(fault):
             return
-        self.in_order(fault, lambda: self._answer(request, fault))
+        self.in_order(fault, lambda: self._answer(request, state, fault))
 
-    def _answer(self, request: NodeRequest, fault: Fault | None) -> None:
+    def _answer(self, request: NodeRequest, state: Composite | None, fault: Fault | None) -> None:
         action = fault.action if fault is not None else None
         try:
             if fault is not None and action in (Action.ERROR, Action.REFUSE):
                 raise fault.refusal()
             if action is Action.LOSE_LOCK:
                 self._node.lose_locks(request)
+            if isinstance(state, TransactionalState):
+                request.in_transaction = True
+                request.settle = partial(self.session.connection.transactions.use(state.txn_id).settle, self._via)
             reply = self._node.answer(request)
         except Refusal as why:
             reply = self._node.failure(why)

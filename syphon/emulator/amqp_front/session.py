@@ -26,6 +26,7 @@ from syphon.amqp.frames import (
 
 from ..broker import Refusal
 from .attach import open_link
+from .coordinator import ViaEntity
 from .fast_frames import DELIVERY_OVERHEAD, UNUSED_TRANSFER_FIELDS, accepted_frame, delivery_frame
 from .links import AmqpLink, IncomingLink, OutgoingLink
 
@@ -49,6 +50,7 @@ class AmqpSession:
         self._detached: set[int] = set()
         self._delayed: dict[int, Attach] = {}
         self._stalled: dict[OutgoingLink, None] = {}
+        self.via = ViaEntity()
         self.is_over = False
         self._next_incoming_id = peer.next_outgoing_id
         self._next_outgoing_id = 0

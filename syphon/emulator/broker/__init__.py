@@ -24,7 +24,7 @@ from .journal import Journal, NoJournal
 from .message import BrokeredMessage, StoredState
 from .namespace import BrokerNamespace, NamespaceIdentity
 from .properties import plain
-from .queue import MessageQueue
+from .queue import MessageQueue, Settlement
 from .refusals import (
     BadArgument,
     EntityNotFound,
@@ -39,6 +39,7 @@ from .refusals import (
     Unauthorized,
 )
 from .sessions import MessageSession, SessionQueue, SessionWaiter
+from .transactions import OpenTransactions
 from .validation import default_message_size, validate
 
 __all__ = [
@@ -74,6 +75,7 @@ __all__ = [
     "NoJournal",
     "NotAllowed",
     "NotImplementedHere",
+    "OpenTransactions",
     "Operation",
     "Outage",
     "Policy",
@@ -85,6 +87,7 @@ __all__ = [
     "ServerBusy",
     "SessionQueue",
     "SessionWaiter",
+    "Settlement",
     "SqlAction",
     "SqlFilter",
     "StoredState",

@@ -17,7 +17,7 @@ FRAGMENTS = 16
 
 
 class BatchAdmission:
-    """Checks a batch before a queue or topic accepts it, chooses its fragment and removes duplicates."""
+    """Checks a batch before a queue or topic accepts it, chooses its fragment, and then removes duplicates."""
 
     def __init__(self, path: str, clock: EmulatorClock, journal: Journal) -> None:
         self.duplicates = DuplicateHistory()
@@ -26,10 +26,17 @@ class BatchAdmission:
         self._journal = journal
         self._random = random.Random(zlib.crc32(path.encode()))  # noqa: S311  spreads messages, keeps no secret
 
-    def admit(
-        self, description: QueueDescription | TopicDescription, messages: list[BrokeredMessage], down: set[int]
-    ) -> list[BrokeredMessage]:
-        """Returns the messages to store: all except pings and duplicates. Raises if the entity refuses one."""
+    def check(
+        self,
+        description: QueueDescription | TopicDescription,
+        messages: list[BrokeredMessage],
+        down: set[int],
+        fragment: int | None = None,
+    ) -> None:
+        """Raises if the entity refuses one of the messages, and otherwise gives them their fragment.
+
+        Messages without a key go to the given fragment, or to one at random.
+        """
         if isinstance(description, QueueDescription) and description.requires_session:
             for message in messages:
                 if message.session_id is None:
@@ -38,10 +45,16 @@ class BatchAdmission:
                         f"'{self._path}'. Entities with session support take only messages with a SessionId."
                     )
         if description.enable_partitioning:
-            self._choose_fragment(description, messages, down)
+            fragment = self._choose_fragment(description, messages, down, fragment)
         else:
-            for message in messages:
-                message.fragment = 0  # a forwarded message may have had another one in its source
+            fragment = 0  # a forwarded message may have had another one in its source
+        for message in messages:
+            message.fragment = fragment
+
+    def admit(
+        self, description: QueueDescription | TopicDescription, messages: list[BrokeredMessage]
+    ) -> list[BrokeredMessage]:
+        """Returns the messages to store, after their check: all except pings and duplicates."""
         kept = [message for message in messages if not message.ping]
         if description.requires_duplicate_detection:
             window = description.duplicate_detection_history_time_window
@@ -63,8 +76,12 @@ class BatchAdmission:
         return repeat
 
     def _choose_fragment(
-        self, description: QueueDescription | TopicDescription, messages: list[BrokeredMessage], down: set[int]
-    ) -> None:
+        self,
+        description: QueueDescription | TopicDescription,
+        messages: list[BrokeredMessage],
+        down: set[int],
+        wanted: int | None,
+    ) -> int:
         by_id = description.requires_duplicate_detection
         keys = {
             message.session_id
@@ -81,13 +98,11 @@ class BatchAdmission:
             fragment = zlib.crc32(key.encode()) % FRAGMENTS
             if fragment in down:
                 raise TimedOut(f"Fragment {fragment} of '{self._path}', where key '{key}' belongs, is not available.")
-        else:
-            up = [fragment for fragment in range(FRAGMENTS) if fragment not in down]
-            if not up:
-                raise TimedOut(f"No fragment of '{self._path}' is available.")
-            fragment = self._random.choice(up)
-        for message in messages:
-            message.fragment = fragment
+            return fragment
+        up = [fragment for fragment in range(FRAGMENTS) if fragment not in down and wanted in (None, fragment)]
+        if not up:
+            raise TimedOut(f"No fragment of '{self._path}' is available.")
+        return self._random.choice(up)
 
 
 class DuplicateHistory:

@@ -211,10 +211,19 @@ class QueueEntity(ReceivableEntity):
 
     def submit(self, messages: list[BrokeredMessage]) -> None:
         """Accepts a batch as a whole or refuses it as a whole."""
+        self.check(messages)
+        self.accept(messages)
+
+    def check(self, messages: list[BrokeredMessage], fragment: int | None = None) -> None:
+        """Refuses a batch that the entity does not accept. Nothing is stored yet."""
         self.check_sends()
-        self.touch()
         check_quota(self, messages, self.description.max_size_in_megabytes)
-        self.main.enqueue(self.admission.admit(self.description, messages, self.main.down_fragments))
+        self.admission.check(self.description, messages, self.main.down_fragments, fragment)
+
+    def accept(self, messages: list[BrokeredMessage]) -> None:
+        """Stores a batch that has been checked. This never fails."""
+        self.touch()
+        self.main.enqueue(self.admission.admit(self.description, messages))
 
     def update(self, description: QueueDescription) -> None:
         self.description = description
@@ -296,10 +305,19 @@ class TopicEntity(BrokerEntity):
         return self.main.size + sum(subscription.size for subscription in self.subscriptions.values())
 
     def submit(self, messages: list[BrokeredMessage]) -> None:
+        self.check(messages)
+        self.accept(messages)
+
+    def check(self, messages: list[BrokeredMessage], fragment: int | None = None) -> None:
+        """Refuses a batch that the entity does not accept. Nothing is stored yet."""
         self.check_sends()
-        self.touch()
         check_quota(self, messages, self.description.max_size_in_megabytes)
-        self.main.enqueue(self.admission.admit(self.description, messages, self.main.down_fragments))
+        self.admission.check(self.description, messages, self.main.down_fragments, fragment)
+
+    def accept(self, messages: list[BrokeredMessage]) -> None:
+        """Stores a batch that has been checked. This never fails."""
+        self.touch()
+        self.main.enqueue(self.admission.admit(self.description, messages))
 
     def publish(self, message: BrokeredMessage) -> None:
         message.ttl = min(message.ttl, self.description.default_message_time_to_live)

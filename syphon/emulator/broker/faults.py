@@ -24,6 +24,8 @@ class Operation(StrEnum):
     RECEIVE = "receive"
     SETTLE = "settle"
     MANAGE = "manage"
+    DISCHARGE = "discharge"
+    """The end of a transaction. It belongs to the entity that the operations of the transaction belong to."""
 
 
 class Action(StrEnum):

@@ -107,6 +107,11 @@ class BrokerNamespace:
     def entity(self, path: str) -> QueueEntity | TopicEntity | SubscriptionEntity:
         return self._find(path.strip("/"))
 
+    def top_level(self, path: str) -> str:
+        """The queue or topic that a path belongs to, in lower case: the scope of a transaction."""
+        entity = self._find(split_sub_queue(path.strip("/"))[0])
+        return (entity.description.topic if isinstance(entity, SubscriptionEntity) else entity.path).lower()
+
     def _find(self, path: str) -> QueueEntity | TopicEntity | SubscriptionEntity:
         key = path.lower()
         entity = self._queues.get(key) or self._topics.get(key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable
+from enum import IntEnum
 from typing import Protocol
 
 from syphon.amqp import Value
@@ -18,6 +19,16 @@ from .refusals import MessageLockLost, MessageNotFound, NotAllowed, Refusal
 from .timers import MessageLocks, MessageTimers
 
 DeadLetter = Callable[[BrokeredMessage, dict[str, Value]], None]
+
+
+class Settlement(IntEnum):
+    """What a receiver does with a locked message. Those that can be followed by a delivery come last."""
+
+    COMPLETE = 0
+    DEFER = 1
+    DEAD_LETTER = 2
+    ABANDON = 3
+    RELEASE = 4
 
 
 class Consumer(Protocol):
@@ -196,8 +207,27 @@ class MessageQueue(MessageStore):
 
     # --- settling --------------------------------------------------------------------------------------------------
 
+    def settle(self, token: bytes, settlement: Settlement, changes: dict[str, Value]) -> None:
+        if settlement is Settlement.COMPLETE:
+            self.complete(token)
+        elif settlement is Settlement.DEFER:
+            self.defer(token, changes)
+        elif settlement is Settlement.DEAD_LETTER:
+            self.reject(token, changes)
+        elif settlement is Settlement.ABANDON:
+            self.abandon(token, changes)
+        else:
+            self.release(token)
+
+    def check_settles(self, token: bytes, settlement: Settlement) -> BrokeredMessage:
+        """Refuses what `settle` would refuse, and changes nothing. Returns the message."""
+        message = self.held(token)
+        if settlement is Settlement.DEAD_LETTER and self._dead_letter is None:
+            raise NotAllowed(f"Messages of '{self.path}' cannot be dead-lettered.")
+        return message
+
     def complete(self, token: bytes) -> None:
-        message = self._held(token)
+        message = self.held(token)
         del self._locks[token]
         self._remove(message)
 
@@ -208,7 +238,7 @@ class MessageQueue(MessageStore):
 
     def release(self, token: bytes) -> None:
         """Returns a message unchanged: the delivery does not count."""
-        self._unlock(self._held(token), failed=False)
+        self._unlock(self.held(token), failed=False)
         self.dispatch()
 
     def defer(self, token: bytes, changes: dict[str, Value] | None = None) -> None:
@@ -220,14 +250,12 @@ class MessageQueue(MessageStore):
 
     def reject(self, token: bytes, properties: dict[str, Value]) -> None:
         """Moves a message to the dead letters, with the receiver's reason."""
-        message = self._held(token)
-        if self._dead_letter is None:
-            raise NotAllowed(f"Messages of '{self.path}' cannot be dead-lettered.")
+        message = self.check_settles(token, Settlement.DEAD_LETTER)
         del self._locks[token]
         self._move_to_dead_letters(message, properties)
 
     def renew(self, token: bytes) -> Millis:
-        message = self._held(token)
+        message = self.held(token)
         message.locked_until = self._clock.now() + self.terms.lock_duration
         del self._locks[token]
         self._locks.begin(token, message)
@@ -242,7 +270,8 @@ class MessageQueue(MessageStore):
             self._unlock(message, failed=True)
             self.dispatch()
 
-    def _held(self, token: bytes) -> BrokeredMessage:
+    def held(self, token: bytes) -> BrokeredMessage:
+        """The message that is locked with this token. Refuses if the lock has expired."""
         message = self._locks.get(token)
         if message is None or message.locked_until <= self._clock.now():
             raise MessageLockLost(
@@ -252,7 +281,7 @@ class MessageQueue(MessageStore):
         return message
 
     def _changed(self, token: bytes, changes: dict[str, Value] | None) -> BrokeredMessage:
-        message = self._held(token)
+        message = self.held(token)
         if changes:
             message.set_properties(changes)
             self._journal.put(self.path, message)

@@ -134,6 +134,20 @@ class MessageNotFound(Refusal):
     status = 404
 
 
+class TransactionUnknown(Refusal):
+    """The transaction was never declared on this connection, or it is over."""
+
+    condition = "amqp:transaction:unknown-id"
+    status = 404
+
+
+class TransactionRolledBack(Refusal):
+    """The transaction cannot be committed, and none of its operations took effect."""
+
+    condition = "amqp:transaction:rollback"
+    status = 409
+
+
 _STATUSES = {kind.condition: kind.status for kind in Refusal.__subclasses__()} | {"amqp:link:detach-forced": 503}
 
 

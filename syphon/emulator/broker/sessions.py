@@ -232,7 +232,7 @@ class SessionQueue(MessageQueue):
         message.locked_until = session.locked_until
         self._locks[message.lock_token] = message
 
-    def _held(self, token: bytes) -> BrokeredMessage:
+    def held(self, token: bytes) -> BrokeredMessage:
         message = self._locks.get(token)
         if message is None or message.locked_until <= self._clock.now():
             raise SessionLockLost(f"The session lock for this message of '{self.path}' was lost.")
