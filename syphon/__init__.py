@@ -1,7 +1,7 @@
 """syphon forwards messages from the backlog queues of a secondary Service Bus namespace to their primary.
 
-`drain`, `dry_run`, `inspect` and `report` are the commands of these names as functions. They are loaded when they are
-first asked for: `import syphon` takes no time, and an executor needs only what a task needs.
+`drain`, `dry_run`, `inspect` and `report` are the commands of these names as functions. They need the extra `spark`,
+and are loaded on first use: `import syphon` takes no time, and an executor needs only what a task needs.
 """
 
 from __future__ import annotations
@@ -17,4 +17,11 @@ __version__ = "0.1.0"
 __all__ = ["drain", "dry_run", "inspect", "report", "__version__"]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_exports(__name__, {"operations": ("drain", "dry_run", "inspect", "report")})
+    _load = lazy_exports(__name__, {"operations": ("drain", "dry_run", "inspect", "report")})
+
+    def __getattr__(name: str) -> object:
+        if name in __all__:
+            from syphon.model import Extra
+
+            Extra.SPARK.require(f"syphon.{name}")
+        return _load(name)

@@ -14,6 +14,8 @@ import click
 
 from syphon.model import ExitCode
 
+from .shared_options import needs_spark
+
 if TYPE_CHECKING:
     from syphon.config import Config
     from syphon.worker import DrainProgress, DrainResult, Engine
@@ -35,6 +37,7 @@ BACK_WITHIN = 30.0
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder for the ledger and the report.",
 )
+@needs_spark
 def demo(messages: int, folder: Path) -> None:
     """Send to a primary namespace, take it down, watch the messages pile up in the secondary, and forward them.
 

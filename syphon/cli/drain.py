@@ -16,7 +16,7 @@ from syphon.model import ExitCode, InvalidOption, NotAuthorized, SyphonError, du
 
 from .backlog_queues import queue_options
 from .output import say, show_table, shown_queues
-from .shared_options import MomentOption, Rate, Seconds, config_option, load_settings
+from .shared_options import MomentOption, Rate, Seconds, config_option, load_settings, needs_spark
 from .signals import interruptible, stop_on_signal
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ SHOWS_WITHIN = 900.0
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("-v", "--verbose", is_flag=True, help="Log at debug level, with the output of Spark.")
+@needs_spark
 def drain(
     config_file: Path,
     dry_run: bool,

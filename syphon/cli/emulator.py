@@ -209,7 +209,7 @@ def _announce_json(emulator: Emulator) -> None:
 def _run(main: Coroutine[Any, Any, ExitCode]) -> ExitCode:
     try:
         import uvloop
-    except ImportError:  # not available for Windows and PyPy: asyncio's own loop works too, but is slower
+    except ImportError:  # the extra `fast`, not for Windows and PyPy: asyncio's own loop works too, but is slower
         return asyncio.run(main)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main)

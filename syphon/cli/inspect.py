@@ -12,7 +12,7 @@ from syphon.model import ExitCode, SyphonError, volume
 
 from .backlog_queues import queue_options, report_unreachable, selected_queues
 from .output import say, say_renames, show_table
-from .shared_options import config_option, load_settings
+from .shared_options import config_option, load_settings, needs_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Log at debug level, with the output of Spark.")
+@needs_spark
 def inspect(
     config_file: Path,
     pairs: tuple[str, ...],

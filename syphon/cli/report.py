@@ -12,7 +12,7 @@ import click
 
 from syphon.model import ExitCode, InvalidOption, SyphonError
 
-from .shared_options import MomentOption, load_settings
+from .shared_options import MomentOption, load_settings, needs_spark
 
 if TYPE_CHECKING:
     from syphon.config import PipelineSettings
@@ -42,6 +42,7 @@ _STARTS = "A worker or a drain creates it with the first transfer. A relative pa
     type=click.Path(path_type=Path, dir_okay=False),
     help="Also write the report as an HTML page.",
 )
+@needs_spark
 def report(
     config_file: Path | None,
     ledger: str | None,

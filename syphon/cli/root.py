@@ -8,6 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from syphon import __version__
+from syphon.model import ExitCode, ExtraMissing
 
 from .check import check
 from .config_schema import config_schema
@@ -72,11 +73,18 @@ def _pages(context: click.Context) -> list[str]:
 
 
 class _Commands(click.Group):
-    """Exits with 130 on Ctrl-C, as a shell expects. click would print `Aborted!` and exit with 1."""
+    """Exits with 130 on Ctrl-C, as a shell expects, and with 78 if an extra is not installed.
+
+    click would print `Aborted!` for the first and exit with 1, and show a traceback for the second.
+    """
 
     def invoke(self, ctx: click.Context) -> Any:
-        with interruptible("The command did not finish."):
-            return super().invoke(ctx)
+        try:
+            with interruptible("The command did not finish."):
+                return super().invoke(ctx)
+        except ExtraMissing as error:
+            click.echo(str(error), err=True)
+            raise SystemExit(ExitCode.CONFIG) from None
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -97,6 +105,9 @@ def main() -> None:
        1  something was left or dead-lettered   77  not authorized
        2  wrong usage                           78  invalid settings
       69  a namespace or port is unavailable
+
+    \b
+    demo, run, drain, inspect and report need Spark: pip install 'syphon-servicebus[spark]'
     """
 
 

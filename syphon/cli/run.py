@@ -14,7 +14,7 @@ import click
 
 from syphon.model import ExitCode
 
-from .shared_options import config_option, load_settings
+from .shared_options import config_option, load_settings, needs_spark
 from .signals import interruptible, stop_on_signal
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ log = logging.getLogger("syphon")
 @config_option
 @click.option("--no-provision", is_flag=True, help="Do not create backlog queues; needs no Manage claim.")
 @click.option("-v", "--verbose", is_flag=True, help="Log at debug level, with the output of Spark.")
+@needs_spark
 def run(config_file: Path, no_provision: bool, verbose: bool) -> None:
     """Serve all pairs in the settings until stopped.
 
@@ -61,7 +62,7 @@ def run(config_file: Path, no_provision: bool, verbose: bool) -> None:
 def _serve(config: Config, config_file: Path, makes_queues: bool) -> ExitCode:
     from syphon.ledger import avoid_loading_pandas
     from syphon.model import SyphonError
-    from syphon.status import OtlpMissing, PortTaken, running_ops
+    from syphon.status import PortTaken, running_ops
     from syphon.worker import StateUnreadable, Worker, running_engine
 
     avoid_loading_pandas()
@@ -97,7 +98,7 @@ def _serve(config: Config, config_file: Path, makes_queues: bool) -> ExitCode:
     except PortTaken as error:
         log.error("%s", error)
         return ExitCode.UNAVAILABLE
-    except (StateUnreadable, OtlpMissing) as error:
+    except StateUnreadable as error:
         log.error("%s", error)
         return ExitCode.CONFIG
     except SyphonError as error:

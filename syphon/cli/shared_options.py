@@ -6,14 +6,15 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
-from syphon.model import ExitCode, InvalidOption, millis_of
+from syphon.model import ExitCode, Extra, InvalidOption, millis_of
 
-__all__ = ["MomentOption", "Rate", "Seconds", "config_option", "load_settings", "millis_of"]
+__all__ = ["MomentOption", "Rate", "Seconds", "config_option", "load_settings", "millis_of", "needs_spark"]
 
 if TYPE_CHECKING:
     from syphon.config import Config
@@ -24,6 +25,21 @@ if TYPE_CHECKING:
 
 else:
     MomentType = FloatType = click.ParamType  # in older releases of click the type has no parameter
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def needs_spark(command: Callable[P, R]) -> Callable[P, R]:
+    """End the command before it does anything if the extra `spark` is not installed: now, and not in an incident."""
+
+    @wraps(command)
+    def checked(*arguments: P.args, **options: P.kwargs) -> R:
+        Extra.SPARK.require(f"`{click.get_current_context().command_path}`")
+        return command(*arguments, **options)
+
+    return checked
 
 
 def config_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Iterator
 from enum import StrEnum
@@ -16,6 +15,7 @@ from syphon.model import (
     BadConnectionString,
     ConnectionString,
     EntityPath,
+    Extra,
     TimeToLive,
     first_label,
     is_host,
@@ -193,9 +193,8 @@ def _check_transport(side: Any) -> Iterator[Mistake]:
     is_websockets = given(side, "transport") == Transport.WEBSOCKETS
     if given(side, "proxy") is not None and not is_websockets:
         yield Mistake("is given, but AMQP cannot pass an HTTP proxy", "add transport: websockets", ("proxy",))
-    if is_websockets and any(importlib.util.find_spec(package) is None for package in ("websocket", "wsproto")):
-        remedy = "pip install 'syphon-servicebus[websockets]'"
-        yield Mistake("needs packages that are not installed", remedy, ("transport",))
+    if is_websockets and Extra.WEBSOCKETS.missing:
+        yield Mistake("needs packages that are not installed", Extra.WEBSOCKETS.remedy, ("transport",))
 
 
 Side = Annotated[SideSettings, together(_check_access), together(_check_transport)]

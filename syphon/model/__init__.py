@@ -29,6 +29,7 @@ from .errors import (
     link_ended,
 )
 from .exit_codes import ExitCode, exit_code_for
+from .extras import Extra, ExtraMissing
 from .formatting import duration, first_line, plural, printable, short_queue_names, utc_time, volume
 from .message_filter import MessageFilter, millis_of
 from .notebook_html import html_line, html_table
@@ -63,6 +64,8 @@ __all__ = [
     "Durations",
     "EntityPath",
     "ExitCode",
+    "Extra",
+    "ExtraMissing",
     "Faulted",
     "Impossible",
     "Interrupted",

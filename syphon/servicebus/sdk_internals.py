@@ -9,7 +9,6 @@ SASL and the first token. After that the socket is ours (`wire`), and messages p
 
 from __future__ import annotations
 
-import importlib.util
 import socket
 import ssl
 import threading
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from azure.servicebus import ServiceBusClient, TransportType
 
-from syphon.model import DestinationMissing, Faulted, NotAuthorized
+from syphon.model import DestinationMissing, Extra, Faulted, NotAuthorized
 
 from .opening_errors import explain
 from .proxy import HttpProxy
@@ -235,7 +234,7 @@ def _open_socket(client: ServiceBusClient, entity: str, timeout: float, handshak
 
 def check_websockets() -> None:
     """Raises `WebSocketsNotInstalled` if a package for AMQP over WebSockets is missing."""
-    if any(importlib.util.find_spec(package) is None for package in ("websocket", "wsproto")):
+    if Extra.WEBSOCKETS.missing:
         raise WebSocketsNotInstalled
 
 

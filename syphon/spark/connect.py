@@ -18,13 +18,12 @@ import tempfile
 import threading
 import time
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from syphon.config import PipelineSettings
 from syphon.control import Ending
-from syphon.model import SyphonError, is_this_machine
+from syphon.model import Extra, is_this_machine
 
 from .classic import SparkNotStarted
 from .session_access import LOOK_EVERY, ControlHost, SparkLost, SparkWatch, package_zip, shown_master
@@ -124,16 +123,10 @@ log = logging.getLogger("syphon.spark")
 PORT = 15002
 """The port of a Connect server if its address names none."""
 TOKEN = "spark.connect.authenticate.token"  # noqa: S105 - the name of a setting
-PACKAGES = ("grpc", "grpc_status", "google.rpc")
-"""Modules that PySpark needs for Connect, whatever its version. Version 4 needs zstandard, too, and says so."""
 REACHED_WITHIN, ANSWERS_WITHIN = 10.0, 60.0
 MOST_PARTITIONS = 10_000
 """Rows of the job that asks how many partitions Spark makes by itself: no cluster runs more tasks at once."""
 OF_OUR_SESSION = {"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "1"}
-
-
-class ConnectMissing(SyphonError):
-    """Spark Connect needs Python packages that are not installed: install syphon-servicebus[connect]."""
 
 
 class Endpoint(NamedTuple):
@@ -159,9 +152,7 @@ def connect_session(pipeline: PipelineSettings) -> SparkSession:
     PySpark itself would try for ten minutes to reach a server that is not there.
     """
     endpoint = endpoint_of(pipeline.master)
-    missing = [name for name in PACKAGES if not _is_installed(name)]
-    if missing:  # PySpark itself would end the process, with exit code 0
-        raise ConnectMissing(f"{ConnectMissing.__doc__} Missing: {', '.join(missing)}.")
+    Extra.CONNECT.require("Spark Connect")  # PySpark itself would end the process, with exit code 0
     try:
         socket.create_connection(endpoint, REACHED_WITHIN).close()
     except OSError as error:
@@ -176,13 +167,6 @@ def connect_session(pipeline: PipelineSettings) -> SparkSession:
         why = opened.error or f"it has not answered for {ANSWERS_WITHIN:.0f} seconds"
         raise SparkNotStarted(f"The Spark Connect server at {shown_master(pipeline.master)} gives no session: {why}")
     return opened.session
-
-
-def _is_installed(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except (ImportError, ValueError):
-        return False
 
 
 class _Opening(threading.Thread):

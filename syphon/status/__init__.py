@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from .server import PortTaken
     from .service import running_ops
     from .snapshot import PairStatus, SideStatus, WorkerStatus
-    from .telemetry import OtlpMissing
 
 _MODULES = {
     "drain_display": ("drain_progress",),
@@ -24,10 +23,8 @@ _MODULES = {
         "SideStatus",
         "WorkerStatus",
     ),
-    "telemetry": ("OtlpMissing",),
 }
 __all__ = [
-    "OtlpMissing",
     "PairStatus",
     "PortTaken",
     "SideStatus",

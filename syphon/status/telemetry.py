@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from syphon import __version__
 from syphon.config import Config
-from syphon.model import Durations, SyphonError
+from syphon.model import Durations, Extra
 
 from . import metric_names
 from .histograms import Labelled, PrometheusReader
@@ -33,10 +33,6 @@ SHUTDOWN_TIME = 1.5
 """Seconds that exporters get to send the last values."""
 
 Observations = Iterator[tuple[float, dict[str, str]]]
-
-
-class OtlpMissing(SyphonError):
-    """telemetry.otlp_endpoint is set, but its exporter is not installed: pip install 'syphon-servicebus[otlp]'."""
 
 
 class Telemetry:
@@ -261,8 +257,7 @@ def _operation(name: str, host: str) -> dict[str, str]:
 
 
 def _otlp() -> ModuleType:
-    try:
-        from . import otlp
-    except ImportError:
-        raise OtlpMissing from None
+    Extra.OTLP.require("telemetry.otlp_endpoint")
+    from . import otlp
+
     return otlp

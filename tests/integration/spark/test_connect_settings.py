@@ -66,14 +66,15 @@ def test_missing_packages_are_named_with_the_extra_that_brings_them() -> None:
 import sys
 sys.modules["grpc"] = None
 from syphon.config import PipelineSettings
-from syphon.spark.connect import ConnectMissing, connect_session
+from syphon.model import ExtraMissing
+from syphon.spark.connect import connect_session
 try:
     connect_session(PipelineSettings(master="sc://localhost:1"))
-except ConnectMissing as error:
+except ExtraMissing as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "install syphon-servicebus[connect]" in done.stdout, done.stderr
+    assert "(grpc): pip install 'syphon-servicebus[connect]'" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize(
