@@ -13,7 +13,7 @@ from syphon.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from syphon.operations import drain, dry_run, inspect, report
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["drain", "dry_run", "inspect", "report", "__version__"]
 
 if not TYPE_CHECKING:
