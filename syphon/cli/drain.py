@@ -6,47 +6,22 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from syphon.model import ExitCode, InvalidOption, NotAuthorized, SyphonError, duration, plural, printable
+from syphon.model import ExitCode, NotAuthorized, SyphonError, duration, plural, printable
+from syphon.worker import DrainOptions
 
-from .backlog_queues import queue_options
 from .output import say, show_table, shown_queues
-from .shared_options import MomentOption, Rate, Seconds, config_option, load_settings, needs_spark
+from .shared_options import config_option, load_settings, needs_spark, options_from
 from .signals import interruptible, stop_on_signal
 
 if TYPE_CHECKING:
     from syphon.backlog import SelectedQueue
     from syphon.operations import DrainRun, DrainSummary
     from syphon.worker import DrainProgress
-
-
-if TYPE_CHECKING:
-
-    class WordsType(click.ParamType[frozenset[str]]): ...
-
-else:
-    WordsType = click.ParamType  # in older releases of click the type has no parameter
-
-
-class GiveUp(WordsType):
-    """One or more of the words, separated by commas."""
-
-    name = "WORDS"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> frozenset[str]:
-        from syphon.operations import read_words
-
-        if isinstance(value, frozenset):
-            return value
-        try:
-            return read_words(str(value))
-        except InvalidOption as error:
-            self.fail(str(error), param, ctx)
 
 
 SHOWS_WITHIN = 900.0
@@ -56,68 +31,12 @@ SHOWS_WITHIN = 900.0
 @click.command(short_help="Forward the backlog to its destinations, once.")
 @config_option
 @click.option("--dry-run", is_flag=True, help="Show what would be forwarded, how long it takes and what it costs.")
-@queue_options
-@click.option(
-    "--destination", "destinations", multiple=True, metavar="PATTERN", help="Only messages for matching destinations."
-)
-@click.option(
-    "--before", type=MomentOption(), help="Only messages enqueued in the backlog before this time, or 2h ago."
-)
-@click.option(
-    "--after", type=MomentOption(), help="Only messages enqueued in the backlog at or after this time, or 2h ago."
-)
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Forward at most N messages.")
-@click.option("--rate", type=Rate(), help="Receive at most this many messages per second per pair.")
-@click.option("--timeout", type=Seconds(), help="Stop after this time; finish or abandon messages in flight.")
-@click.option(
-    "--patience",
-    type=Seconds(),
-    default="2m",
-    show_default=True,
-    help="Stop draining a queue after this time without progress.",
-)
-@click.option(
-    "--give-up",
-    type=GiveUp(),
-    default=frozenset(),
-    help="Dead-letter messages for destinations that are missing, disabled or both (missing,disabled).",
-)
-@click.option(
-    "--settle",
-    type=Seconds(),
-    default=0.0,
-    help="Consider a queue empty only after it stayed empty for this time; 15m covers late messages.",
-)
-@click.option("--all-found", is_flag=True, help="Include backlog queues beyond backlog_queue_count (needs Manage).")
-@click.option(
-    "--ttl",
-    type=click.Choice(["restore", "remaining"]),
-    help="restore: restart the time to live; remaining: subtract the time spent in the backlog.",
-)
+@options_from(DrainOptions)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("-v", "--verbose", is_flag=True, help="Log at debug level, with the output of Spark.")
 @needs_spark
-def drain(
-    config_file: Path,
-    dry_run: bool,
-    pairs: tuple[str, ...],
-    queues: tuple[str, ...],
-    destinations: tuple[str, ...],
-    before: datetime | None,
-    after: datetime | None,
-    limit: int | None,
-    rate: float | None,
-    timeout: float | None,
-    patience: float,
-    give_up: frozenset[str],
-    settle: float,
-    all_found: bool,
-    ttl: str | None,
-    as_json: bool,
-    yes: bool,
-    verbose: bool,
-) -> None:
+def drain(config_file: Path, dry_run: bool, options: DrainOptions, as_json: bool, yes: bool, verbose: bool) -> None:
     """Forward every message in the backlog queues to its destination, and verify that the backlog is empty.
 
     The drain completes a message in the backlog only after its destination has accepted it. A queue counts as empty
@@ -147,26 +66,25 @@ def drain(
     """
     from syphon.backlog import NoQueueSelected
     from syphon.config import LogLevel
-    from syphon.operations import DrainRun, drain_options, queues_to_drain, with_given_up
+    from syphon.operations import DrainRun, queues_to_drain
     from syphon.status import set_up_logging
 
     from .dry_run import dry_run_of
 
-    config = with_given_up(load_settings(config_file), give_up)
+    config = load_settings(config_file)
     set_up_logging(LogLevel.DEBUG if verbose else LogLevel.WARNING, config.log.format)
     try:
-        options = drain_options(config, destinations, before, after, limit, rate, timeout, patience, settle, ttl)
-        chosen = queues_to_drain(config, pairs, queues, all_found)
-    except (InvalidOption, NoQueueSelected) as error:
+        chosen = queues_to_drain(config, options)
+    except NoQueueSelected as error:
         raise click.UsageError(str(error)) from None
     except SyphonError as error:
         raise SystemExit(_said(error)) from None
     if dry_run:
-        raise SystemExit(dry_run_of(config, chosen, options, give_up, as_json))
+        raise SystemExit(dry_run_of(config, chosen, options, as_json))
     with interruptible("No message was forwarded."):
         _ask(chosen, yes)
     try:
-        raise SystemExit(_drain(DrainRun(config, chosen, options, give_up), config.pipeline.master, as_json))
+        raise SystemExit(_drain(DrainRun(config, chosen, options), config.pipeline.master, as_json))
     except SyphonError as error:
         raise SystemExit(_said(error)) from None
 

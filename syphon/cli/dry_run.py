@@ -18,15 +18,13 @@ if TYPE_CHECKING:
     from syphon.worker import DrainOptions
 
 
-def dry_run_of(
-    config: Config, chosen: list[SelectedQueue], options: DrainOptions, give_up: frozenset[str], as_json: bool
-) -> ExitCode:
+def dry_run_of(config: Config, chosen: list[SelectedQueue], options: DrainOptions, as_json: bool) -> ExitCode:
     """Show what the drain would do, and return the exit code it would have."""
     from syphon.operations import forecast
 
     click.echo(f"Peeking into {len(chosen)} backlog queues …", err=True)
     try:
-        result = forecast(config, chosen, options, give_up)
+        result = forecast(config, chosen, options)
     except SyphonError as error:
         click.echo(str(error), err=True)
         return ExitCode.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else ExitCode.UNAVAILABLE

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from syphon.command_options import END_TIME, TIME
 from syphon.model import ExitCode, InvalidOption, SyphonError
 
-from .shared_options import MomentOption, load_settings, needs_spark
+from .shared_options import Reads, load_settings, needs_spark
 
 if TYPE_CHECKING:
     from syphon.config import PipelineSettings
@@ -31,8 +32,8 @@ _STARTS = "A worker or a drain creates it with the first transfer. A relative pa
     help="The worker's settings file, for the path of the ledger.",
 )
 @click.option("--ledger", metavar="PATH", help="Path of the ledger: a folder, or any path that Spark can read.")
-@click.option("--from", "since", type=MomentOption(), help="Only messages settled at or after this time.")
-@click.option("--to", "until", type=MomentOption(ends_a_period=True), help="Only messages settled before this time.")
+@click.option("--from", "since", type=Reads(TIME), help="Only messages settled at or after this time.")
+@click.option("--to", "until", type=Reads(END_TIME), help="Only messages settled before this time.")
 @click.option("--pair", metavar="NAME", help="Only this pair.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON (docs/report.md).")
 @click.option(

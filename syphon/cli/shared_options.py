@@ -1,30 +1,26 @@
-"""Options that commands share: the settings file, and times, durations and rates as people write them."""
+"""Options of commands: the settings file, and those that a model declares (`syphon.command_options`)."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import datetime
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
-from syphon.model import ExitCode, Extra, InvalidOption, millis_of
-
-__all__ = ["MomentOption", "Rate", "Seconds", "config_option", "load_settings", "millis_of", "needs_spark"]
+from syphon.command_options import Option, OptionKind, options_of
+from syphon.model import ExitCode, Extra, InvalidOption
 
 if TYPE_CHECKING:
     from syphon.config import Config
 
-    class MomentType(click.ParamType[datetime]): ...
-
-    class FloatType(click.ParamType[float]): ...
+    class ReadsType(click.ParamType[Any]): ...
 
 else:
-    MomentType = FloatType = click.ParamType  # in older releases of click the type has no parameter
+    ReadsType = click.ParamType  # in older releases of click the type has no parameter
 
 
 P = ParamSpec("P")
@@ -70,54 +66,62 @@ def load_settings(path: Path, as_json: bool = False) -> Config:
         raise SystemExit(ExitCode.CONFIG) from None
 
 
-class MomentOption(MomentType):
-    """A point in time: ISO-8601 (UTC unless it has an offset), a date, or a duration before now.
+class Reads(ReadsType):
+    """A value as its kind reads it."""
 
-    A date alone means its first moment. At the end of a period it means its last, so that `--from` and `--to` may name
-    the same day.
-    """
+    def __init__(self, kind: OptionKind[Any, Any]) -> None:
+        self.kind = kind
+        self.name = kind.metavar
 
-    name = "TIME"
-
-    def __init__(self, ends_a_period: bool = False) -> None:
-        self._ends = ends_a_period
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        if isinstance(value, datetime):
-            return value
-        from syphon.operations import read_moment
-
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
-            return read_moment(str(value), self._ends)
+            return self.kind.read(value)
         except InvalidOption as error:
             self.fail(str(error), param, ctx)
 
 
-class Seconds(FloatType):
-    """A duration, in seconds."""
+def options_from(model: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add the options that a model declares. The command gets them as `options`, an object of the model."""
 
-    name = "DURATION"
+    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+        declared = options_of(model)
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float | int):
-            return float(value)
-        from syphon.operations import read_duration
+        @wraps(command)
+        def collected(**given: Any) -> Any:
+            chosen = {option.name: given.pop(option.name) for option in declared}
+            try:
+                options = model(**chosen)
+            except InvalidOption as error:
+                raise click.UsageError(str(error)) from None
+            return command(options=options, **given)
 
-        try:
-            return read_duration(str(value))
-        except InvalidOption as error:
-            self.fail(str(error), param, ctx)
+        call: Callable[..., Any] = collected
+        for option in reversed(declared):
+            call = click_option(option)(call)
+        return call
+
+    return decorated
 
 
-class Rate(FloatType):
-    """Messages per second."""
-
-    name = "N/s"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        from syphon.operations import read_rate
-
-        try:
-            return read_rate(str(value))
-        except InvalidOption as error:
-            self.fail(str(error), param, ctx)
+def click_option(option: Option[Any, Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A declared option, as click takes it."""
+    kind = option.kind
+    if kind.is_flag:
+        return click.option(option.flag, option.name, is_flag=True, help=option.help)
+    type_: click.ParamType[Any] = Reads(kind)
+    if kind.least is not None:
+        type_ = click.IntRange(min=kind.least)
+    elif kind.choices:
+        type_ = click.Choice(kind.choices)
+    elif kind.repeatable:
+        type_ = click.STRING
+    return click.option(
+        option.flag,
+        option.name,
+        type=type_,
+        multiple=kind.repeatable,
+        metavar=None if kind.choices else option.metavar,
+        default=option.default,
+        show_default=bool(option.default),
+        help=option.help,
+    )

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from syphon.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from .arguments import ConfigLike, read_duration, read_moment, read_rate, settings_of
+    from .arguments import ConfigLike, settings_of
     from .drain_dry_run import DryRun, dry_run, forecast
-    from .drain_run import DrainInterrupted, DrainRun, drain, drain_options, queues_to_drain
+    from .drain_run import DrainInterrupted, DrainRun, drain, queues_to_drain
     from .drain_summary import Account, DestinationResult, DrainSummary, QueueResult
-    from .give_up import GIVE_UP, read_words, with_given_up, word_for, words_for
+    from .give_up import word_for, words_for
     from .inspection import (
         BacklogAnswer,
         BacklogOverview,
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 _MODULES = {
     "arguments": (
         "ConfigLike",
-        "read_duration",
-        "read_moment",
-        "read_rate",
         "settings_of",
     ),
     "drain_dry_run": (
@@ -47,7 +44,6 @@ _MODULES = {
         "DrainInterrupted",
         "DrainRun",
         "drain",
-        "drain_options",
         "queues_to_drain",
     ),
     "drain_summary": (
@@ -57,9 +53,6 @@ _MODULES = {
         "QueueResult",
     ),
     "give_up": (
-        "GIVE_UP",
-        "read_words",
-        "with_given_up",
         "word_for",
         "words_for",
     ),
@@ -92,14 +85,12 @@ __all__ = [
     "DrainRun",
     "DrainSummary",
     "DryRun",
-    "GIVE_UP",
     "QueueResult",
     "Reach",
     "UnseenQueue",
     "ask_ledger",
     "check_period",
     "drain",
-    "drain_options",
     "dry_run",
     "forecast",
     "inspect",
@@ -109,14 +100,9 @@ __all__ = [
     "query_backlog",
     "queues_to_drain",
     "reach_queues",
-    "read_duration",
-    "read_moment",
-    "read_rate",
-    "read_words",
     "report",
     "settings_of",
     "text_rows",
-    "with_given_up",
     "word_for",
     "words_for",
 ]

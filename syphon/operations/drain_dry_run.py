@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from syphon.backlog import SelectedQueue, by_pair, not_allowed
+from syphon.command_options import called_with
 from syphon.config import Config, PairSettings, Via
 from syphon.cost import PricingTier, drain_cost, load_prices
 from syphon.datasource import (
@@ -34,9 +35,8 @@ from syphon.servicebus import NamespaceTier, administration_of, connected, large
 from syphon.spark import spark_session
 from syphon.worker import DrainOptions
 
-from .arguments import ConfigLike, Moment, Names, Queues, names_of, read_moment, read_rate, settings_of
-from .drain_run import drain_options, queues_to_drain
-from .give_up import read_words, with_given_up
+from .arguments import settings_of
+from .drain_run import DryRunCall, queues_to_drain
 from .inspection import has_messages, with_renames
 
 if TYPE_CHECKING:
@@ -154,48 +154,25 @@ class DryRun:
         return "".join(parts)
 
 
-def dry_run(
-    config: ConfigLike,
-    spark: SparkSession | None = None,
-    *,
-    pairs: Names = (),
-    queues: Queues = (),
-    destinations: Names = (),
-    before: Moment | None = None,
-    after: Moment | None = None,
-    limit: int | None = None,
-    rate: str | float | None = None,
-    give_up: Names = (),
-    all_found: bool = False,
-) -> DryRun:
+@called_with(DryRunCall)
+def dry_run(call: DryRunCall) -> DryRun:
     """Predict `drain` with the same options: peek into the backlog, check the destinations, and forward nothing.
 
     Errors that only a send can show (a full entity, one that requires sessions) are not predicted. Settings, session,
     options and errors are those of `drain`.
     """
-    words = read_words(give_up) if give_up else frozenset()
-    settings = with_given_up(settings_of(config), words)
-    options = drain_options(
-        settings,
-        names_of(destinations),
-        None if before is None else read_moment(before),
-        None if after is None else read_moment(after),
-        limit,
-        None if rate is None else read_rate(rate),
-    )
-    chosen = queues_to_drain(settings, names_of(pairs), names_of(queues), all_found)
-    return forecast(settings, chosen, options, words, spark)
+    config = settings_of(call.config)
+    return forecast(config, queues_to_drain(config, call), call, call.spark)
 
 
 def forecast(
     config: Config,
     chosen: list[SelectedQueue],
     options: DrainOptions,
-    give_up: Iterable[str] = (),
     spark: SparkSession | None = None,
     starting: Callable[[], None] = lambda: None,
 ) -> DryRun:
-    """What a drain of these queues would do. The settings already include the errors to give up on.
+    """What a drain of these queues would do.
 
     `starting` is called before Spark is used, if there are messages.
     """
@@ -226,7 +203,7 @@ def forecast(
         destinations=tuple(_destination(found, given_up, waiting) for found in seen.destinations),
         dead_letters=dead_letters,
         waiting=tuple(found.waiting() for found in waiting),
-        give_up=tuple(sorted(give_up)),
+        give_up=tuple(sorted(options.give_up)),
         seconds=round(seconds, 1),
         per_second=round(count / seconds, 1) if seconds else STANDARD_RATE,
         assumed=tuple(pace.assumed for pace in paces),

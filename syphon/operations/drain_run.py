@@ -7,38 +7,21 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from datetime import datetime
+from dataclasses import dataclass, field
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from syphon.backlog import SelectedQueue, by_pair, plan, queue_names, secondary_administration, select_queues
+from syphon.command_options import called_with
 from syphon.config import Config
-from syphon.model import (
-    InvalidOption,
-    MessageFilter,
-    PathPatterns,
-    SyphonError,
-    TimeToLive,
-    millis_of,
-)
+from syphon.model import SyphonError
 from syphon.worker import Drain, DrainOptions, DrainProgress, counts_of, running_engine, waiting_destinations
 
-from .arguments import (
-    ConfigLike,
-    Moment,
-    Names,
-    Queues,
-    Span,
-    names_of,
-    read_duration,
-    read_moment,
-    read_rate,
-    settings_of,
-)
+from .arguments import ConfigLike, settings_of
 from .drain_summary import DrainSummary, exit_code_of, summarized
-from .give_up import read_words, with_given_up
+from .give_up import with_given_up
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,46 +31,31 @@ Progress: TypeAlias = Callable[[DrainProgress], None]
 """Called about twice per second during the drain."""
 
 
-def drain_options(
-    config: Config,
-    destinations: Iterable[str] = (),
-    before: datetime | None = None,
-    after: datetime | None = None,
-    limit: int | None = None,
-    rate: float | None = None,
-    timeout: float | None = None,
-    patience: float = 120.0,
-    settle: float = 0.0,
-    ttl: str | None = None,
-) -> DrainOptions:
-    """The options of a drain, checked. Raises InvalidOption."""
-    if before is not None and after is not None and before <= after:
-        raise InvalidOption(f"--before {before.isoformat()} is not later than --after {after.isoformat()}.")
-    if limit is not None and limit < 1:
-        raise InvalidOption(f"limit is {limit}: it must be 1 or more.")
-    if ttl is not None and ttl not in list(TimeToLive):
-        raise InvalidOption(f"'{ttl}' is not a time-to-live mode: use restore or remaining.")
-    return DrainOptions(
-        messages=MessageFilter(PathPatterns.of(list(destinations) or ["*"]), millis_of(before), millis_of(after)),
-        limit=limit,
-        rate=rate,
-        timeout=timeout,
-        patience=patience,
-        settle=settle,
-        lease=config.pipeline.lease / 1000,
-        ttl=TimeToLive(ttl) if ttl else None,
-    )
+@dataclass(kw_only=True)
+class DryRunCall(DrainOptions):
+    """What `syphon.dry_run` is called with."""
+
+    config: ConfigLike = field(kw_only=False)
+    spark: SparkSession | None = field(default=None, kw_only=False)
 
 
-def queues_to_drain(
-    config: Config, pairs: Iterable[str] = (), queues: Iterable[str] = (), all_found: bool = False
-) -> list[SelectedQueue]:
+@dataclass(kw_only=True)
+class DrainCall(DryRunCall):
+    """What `syphon.drain` is called with."""
+
+    progress: Progress | None = None
+
+
+def queues_to_drain(config: Config, options: DrainOptions) -> list[SelectedQueue]:
     """The queues that the options select; with `all_found` also those beyond the count, of the same pairs (P4).
+
+    Their settings include the errors to give up on.
 
     Raises NoQueueSelected, or the error of the namespace if it cannot list its queues.
     """
-    chosen = select_queues(config.pairs, tuple(pairs), tuple(queues))
-    for pair, _ in by_pair(chosen) if all_found else ():
+    config = with_given_up(config, options.give_up)
+    chosen = select_queues(config.pairs, options.pairs, options.queues)
+    for pair, _ in by_pair(chosen) if options.all_found else ():
         try:
             administration = secondary_administration(pair)
             try:
@@ -107,21 +75,18 @@ class DrainRun:
         config: Config,
         queues: list[SelectedQueue],
         options: DrainOptions,
-        give_up: Iterable[str] = (),
         spark: SparkSession | None = None,
     ) -> None:
-        """`config` already includes the errors to give up on."""
         self.queues = queues
         self._config = config
         self._options = options
-        self._give_up = tuple(give_up)
         self._spark = spark
         self._drain: Drain | None = None
         self._ledger_error = ""
 
     def look(self) -> bool:
         """Peek into every queue, and return whether there is something to forward: only then is Spark needed."""
-        self._drain = Drain(self.queues, self._options, counts_of(self.queues))
+        self._drain = Drain(self.queues, self._options, counts_of(self.queues), self._config.pipeline.lease / 1000)
         return self._drain.peek()
 
     def move(
@@ -157,9 +122,9 @@ class DrainRun:
     def summary(self) -> DrainSummary:
         """How it ended."""
         result = self._looked.result()
-        waiting = waiting_destinations(result, self._options)
+        waiting = waiting_destinations(result)
         ledger = self._config.pipeline.ledger
-        return summarized(result, self._options, waiting, ledger, self._ledger_error, self._give_up)
+        return summarized(result, self._options, waiting, ledger, self._ledger_error)
 
     @property
     def lost(self) -> SyphonError | None:
@@ -184,25 +149,8 @@ class DrainInterrupted(KeyboardInterrupt):
         return [str(self)]
 
 
-def drain(
-    config: ConfigLike,
-    spark: SparkSession | None = None,
-    *,
-    pairs: Names = (),
-    queues: Queues = (),
-    destinations: Names = (),
-    before: Moment | None = None,
-    after: Moment | None = None,
-    limit: int | None = None,
-    rate: str | float | None = None,
-    timeout: Span | None = None,
-    patience: Span = 120.0,
-    give_up: Names = (),
-    settle: Span = 0.0,
-    all_found: bool = False,
-    ttl: Literal["restore", "remaining"] | None = None,
-    progress: Progress | None = None,
-) -> DrainSummary:
+@called_with(DrainCall)
+def drain(call: DrainCall) -> DrainSummary:
     """Forward every message in the backlog queues to its destination, and verify that the backlog is empty.
 
     `config` is a settings file, its content as a dict, or a `Config`. `spark` is an existing session, classic or Spark
@@ -217,23 +165,9 @@ def drain(
     An interrupt (Ctrl-C, or a notebook's stop button) finishes the messages in flight and raises `DrainInterrupted`, a
     KeyboardInterrupt with the summary so far. A second one exits immediately. No message is lost either way.
     """
-    words = read_words(give_up) if give_up else frozenset()
-    settings = with_given_up(settings_of(config), words)
-    options = drain_options(
-        settings,
-        names_of(destinations),
-        None if before is None else read_moment(before),
-        None if after is None else read_moment(after),
-        limit,
-        None if rate is None else read_rate(rate),
-        None if timeout is None else read_duration(timeout),
-        read_duration(patience),
-        read_duration(settle),
-        ttl,
-    )
-    chosen = queues_to_drain(settings, names_of(pairs), names_of(queues), all_found)
-    run = DrainRun(settings, chosen, options, words, spark)
-    watched = _Watched(run, progress)
+    config = settings_of(call.config)
+    run = DrainRun(config, queues_to_drain(config, call), call, call.spark)
+    watched = _Watched(run, call.progress)
     if run.look():
         with _Interrupts(run) as interrupts:
             run.move(lambda: watched.showing(interrupts))

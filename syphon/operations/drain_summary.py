@@ -159,7 +159,6 @@ def summarized(
     waiting: Sequence[WaitingDestination],
     ledger: str,
     ledger_error: str = "",
-    give_up: Iterable[str] = (),
 ) -> DrainSummary:
     """The summary of a drain that has ended."""
     return DrainSummary(
@@ -174,7 +173,7 @@ def summarized(
         waiting=tuple(waiting),
         ledger=ledger,
         ledger_error=ledger_error,
-        give_up=tuple(sorted(give_up)),
+        give_up=tuple(sorted(options.give_up)),
         # A queue that does not exist was not watched.
         settled_for=options.settle if all(_stayed_empty(queue) for queue in result.queues) else 0.0,
     )

@@ -9,21 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from syphon.config import Config, PermanentError
-from syphon.model import DestinationDisabled, DestinationMissing, InvalidOption
+from syphon.model import DestinationDisabled, DestinationMissing
+from syphon.worker import GIVE_UP
 
-GIVE_UP = {"missing": "entity-not-found", "disabled": "entity-disabled"}
-"""The words of the option, and the permanent error in the settings for each."""
 _WORDS = {DestinationMissing.__name__: "missing", DestinationDisabled.__name__: "disabled"}
-
-
-def read_words(value: str | Iterable[str]) -> frozenset[str]:
-    """Parse one or more of the words: a comma-separated text, or several texts."""
-    texts = value.split(",") if isinstance(value, str) else list(value)
-    words = [word.strip().lower() for word in texts]
-    for word in words:
-        if word not in GIVE_UP:
-            raise InvalidOption(f"Unknown value '{word}' for --give-up: use missing, disabled, or missing,disabled.")
-    return frozenset(words)
 
 
 def with_given_up(config: Config, words: Iterable[str]) -> Config:

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from syphon.backlog import SelectedQueue, by_pair, expiry_warning, select_queues
+from syphon.command_options import Names, Queues, read_names
 from syphon.config import Config
 from syphon.datasource import (
     VIEW,
@@ -36,7 +37,7 @@ from syphon.model import (
 from syphon.servicebus import connected, peek, try_receiver
 from syphon.spark import session_for_queries, spark_session
 
-from .arguments import ConfigLike, Names, Queues, names_of, settings_of
+from .arguments import ConfigLike, settings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -207,7 +208,7 @@ def inspect(
     queues are unreachable, the error of the first is raised.
     """
     settings = settings_of(config)
-    reach = reach_queues(select_queues(settings.pairs, names_of(pairs), names_of(queues)))
+    reach = reach_queues(select_queues(settings.pairs, read_names(pairs), read_names(queues)))
     if not reach.queues:
         raise reach.unreachable[0][1]
     if sql is None:

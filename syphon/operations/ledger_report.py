@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
+from syphon.command_options import Moment, read_moment
 from syphon.config import PipelineSettings
 from syphon.ledger import Ledger, LedgerUnreadable, LocalReader, Period, Report, SparkReader, query_report
 from syphon.model import InvalidOption
 from syphon.spark import CONNECT, active_session, cores_of, is_connect, spark_session
 
-from .arguments import ConfigLike, Moment, read_moment, settings_of
+from .arguments import ConfigLike, settings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

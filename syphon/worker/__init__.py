@@ -8,8 +8,9 @@ from syphon.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from .backoffs import Backoffs
+    from .drain.drain_options import GIVE_UP, DrainOptions
     from .drain.emptiness import counts_of
-    from .drain.queue_drain import DrainOptions, DrainState, QueueDrain
+    from .drain.queue_drain import DrainState, QueueDrain
     from .drain.result import DrainProgress, DrainResult, QueueProgress, WaitingDestination, waiting_destinations
     from .drain.whole_drain import Drain
     from .engine import Engine, running_engine
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 _MODULES = {
     "backoffs": ("Backoffs",),
     "drain.emptiness": ("counts_of",),
-    "drain.queue_drain": ("DrainOptions", "DrainState", "QueueDrain"),
+    "drain.drain_options": ("GIVE_UP", "DrainOptions"),
+    "drain.queue_drain": ("DrainState", "QueueDrain"),
     "drain.result": (
         "DrainProgress",
         "DrainResult",
@@ -43,6 +45,7 @@ __all__ = [
     "DrainResult",
     "DrainState",
     "Engine",
+    "GIVE_UP",
     "PairFault",
     "PairWorker",
     "Pause",

@@ -12,9 +12,10 @@ from syphon.servicebus import Connection
 from syphon.spark.jobs import JobResult, new_job
 from syphon.transfer import DestinationBackoff, PumpOptions
 from syphon.worker.backoffs import Backoffs
+from syphon.worker.drain.drain_options import DrainOptions
 from syphon.worker.drain.emptiness import EmptinessCheck
 from syphon.worker.drain.pair_drain import PairDrain
-from syphon.worker.drain.queue_drain import DrainOptions, DrainState, QueueDrain
+from syphon.worker.drain.queue_drain import DrainState, QueueDrain
 from syphon.worker.drain.shared_limit import SharedLimit
 
 from .connections import connect_and_wait
@@ -74,7 +75,7 @@ class SimulatedDrain:
         self.spark = SimulatedSpark(world, process, self.control)
         backoffs = Backoffs("contoso", now=world.clock.now)
         incident = world.incident
-        options = DrainOptions(lease=incident.lease or 60.0)
+        options = DrainOptions()
         self._after_job: dict[str, set[str]] = {}
         self.queues: list[QueueDrain] = []
         for queue in world.queues:
@@ -83,7 +84,14 @@ class SimulatedDrain:
             self.queues.append(drain)
         self.stopping = process.runtime.event()
         self._drain = PairDrain(
-            PAIR, self.queues, options, backoffs, SharedLimit(None, 1), self.stopping, world.clock.now
+            PAIR,
+            self.queues,
+            options,
+            backoffs,
+            SharedLimit(None, 1),
+            self.stopping,
+            world.clock.now,
+            incident.lease or 60.0,
         )
         self._drain._emptiness = EmptinessCheck(PAIR.secondary, self._connected)
         process.spawn(self._run, "drain")

@@ -1,4 +1,4 @@
-"""Generated files: the chart's table of values and schema of settings, golden renders, tables of metrics.
+"""Generated files: the chart's table of values and schema of settings, golden renders, tables of metrics and options.
 
 `make generated` (python -m tests.support.generated) writes them anew; tests compare. Look at the difference before you
 commit it: a changed golden render changes what operators install.
@@ -13,11 +13,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import click
 import yaml
 
+from syphon.cli.drain import drain
+from syphon.command_options import options_of
 from syphon.config import Config, config_schema
 from syphon.status.metric_names import CONVENTIONAL, OWN, TRACED_STEPS, Metric
 from syphon.status.snapshot import WorkerStatus
+from syphon.worker import DrainOptions
 from tests.support.chart import CASES, CHART, GOLDEN, rendered
 from tests.support.kubernetes_schema import kubernetes_definitions
 from tests.support.tools import ROOT
@@ -163,6 +167,22 @@ def spans_table() -> str:
     return "\n".join(rows)
 
 
+# --- options ---------------------------------------------------------------------------------------------------------
+
+
+def options_table(command: click.Command, model: type) -> str:
+    """The options of a command, as its --help has them, with the details that their declarations add."""
+    details = {option.name: option.details for option in options_of(model)}
+    rows = ["| option | meaning |", "|---|---|"]
+    for option in (found for found in command.params if isinstance(found, click.Option)):
+        context = click.Context(command)
+        shown, help_text = option.get_help_record(context) or ("", "")
+        added = details.get(str(option.name))
+        meaning = " ".join(help_text.split()) + (f" {added}." if added else "")
+        rows.append("| `{}` | {} |".format(shown.replace("|", r"\|"), meaning))
+    return "\n".join(rows)
+
+
 # --- the files -------------------------------------------------------------------------------------------------------
 
 
@@ -184,6 +204,11 @@ def metrics_page() -> str:
     return with_table(page, "spans", spans_table())
 
 
+def commands_page() -> str:
+    page = (ROOT / "docs" / "commands.md").read_text()
+    return with_table(page, "drain options", options_table(drain, DrainOptions))
+
+
 def status_schema() -> str:
     """The contract of /status as a JSON schema."""
     return json.dumps(WorkerStatus.model_json_schema(mode="serialization"), indent=2) + "\n"
@@ -197,6 +222,7 @@ def config_schema_file() -> str:
 FILES: dict[Path, Callable[[], str]] = {
     CHART / "values.schema.json": values_schema,
     CHART / "README.md": chart_readme,
+    ROOT / "docs" / "commands.md": commands_page,
     ROOT / "docs" / "metrics.md": metrics_page,
     ROOT / "docs" / "status.schema.json": status_schema,
     ROOT / "docs" / "config.schema.json": config_schema_file,

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syphon.model import printable
+from syphon.command_options import TIME
+from syphon.model import millis_of, printable
 
 from ..backlog_queues import queue_options
-from ..shared_options import MomentOption, config_option, millis_of
+from ..shared_options import Reads, config_option
 
 if TYPE_CHECKING:
     from syphon.backlog import DeadLetterFilter, LetterEdit, SelectedQueue
@@ -34,10 +35,10 @@ FILTERS = (
     ),
     click.option(
         "--after",
-        type=MomentOption(),
+        type=Reads(TIME),
         help="Only dead letters enqueued at or after: 2026-10-01, 2026-10-01T08:30Z, or 2h (ago).",
     ),
-    click.option("--before", type=MomentOption(), help="Only dead letters enqueued before this time."),
+    click.option("--before", type=Reads(TIME), help="Only dead letters enqueued before this time."),
     click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most N dead letters."),
 )
 NO_FILTER = {"reason": "*", "destination": "*", "after": None, "before": None}

@@ -22,13 +22,16 @@ from syphon.model import (
 )
 from syphon.servicebus import Peeked, SideFault
 from syphon.spark import JobResult, Jobs
-from syphon.transfer import MOST_QUEUES
+from syphon.transfer import MOST_QUEUES, PumpOptions
 
 from ..backoffs import Backoffs
+from .drain_options import DrainOptions
 from .emptiness import EmptinessCheck
-from .queue_drain import DrainOptions, DrainState, QueueDrain
+from .queue_drain import DrainState, QueueDrain
 from .shared_limit import LimitShare, SharedLimit
 
+QUIET = 1.0
+"""Seconds without a message after which a slot ends: a peek then shows whether the queue is empty."""
 PER_SLOT = 5_000
 """Messages that justify one more slot."""
 NEED_A_PERSON = (DestinationMissing.__name__, DestinationDisabled.__name__)
@@ -56,6 +59,7 @@ class PairDrain:
         limit: SharedLimit,
         stopping: threading.Event,
         now: Callable[[], float] = time.monotonic,
+        lease: float = 60.0,
     ) -> None:
         self.pair = pair
         self.queues = queues
@@ -64,6 +68,7 @@ class PairDrain:
         self._limit = limit
         self._stopping = stopping
         self._now = now
+        self._lease = lease
         self._emptiness = EmptinessCheck(pair.secondary)
         self._thread: threading.Thread | None = None
 
@@ -195,7 +200,7 @@ class PairDrain:
             queue.begin_attempt()
         queues = [HandOver(queue=queue.queue, deferred=queue.needs_deferred_scan) for queue in served]
         count = self._slots(jobs.most_slots) if share.most is None else 1
-        options = [self._options.pump_options(self.pair, share.most)] * count
+        options = [self._pump_options(share.most)] * count
         result = jobs.run(self.pair, queues, options, self.backoffs.failing(), self._options.rate)
         self.backoffs.record(result.backing_off)
         for queue in served:
@@ -204,6 +209,11 @@ class PairDrain:
             queue.sit_out(self._now() - began)
         share.used = result.counters.moved
         return result
+
+    def _pump_options(self, limit: int | None) -> PumpOptions:
+        ttl = {} if self._options.ttl is None else {"ttl": self._options.ttl}
+        filtered = {"messages": self._options.messages, "limit": limit}
+        return PumpOptions.for_pair(self.pair, lease=self._lease, quiet=QUIET, **filtered, **ttl)
 
     def _slots(self, most: int) -> int:
         """How many slots a job gets: more for a deep backlog. The counts may be wrong; one slot is always correct."""
@@ -217,7 +227,7 @@ class PairDrain:
 
         def can_move(message: Peeked) -> bool:
             destination = self.backoffs.destination_of(message.payload)
-            return self._options.wants(message) and (destination is None or destination.key not in absent)
+            return queue.wants(message) and (destination is None or destination.key not in absent)
 
         return bool(absent) and self._emptiness.count(queue.queue, can_move, 1).wanted == 0
 

@@ -10,52 +10,29 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from enum import StrEnum
 
 from syphon.backlog import destination_of, stamps_of
 from syphon.config import PairSettings
 from syphon.control import QueueAttempt, Totals
-from syphon.model import DestinationMissing, MessageFilter, Stats, SyphonError, TimeToLive
+from syphon.model import DestinationMissing, MessageFilter, Stats, SyphonError
 from syphon.servicebus import Peeked, SideFault
 from syphon.spark import JobResult
-from syphon.transfer import PumpOptions
 
 from ..backoffs import Backoffs
+from .drain_options import DrainOptions
 from .emptiness import EmptinessCheck
 
 log = logging.getLogger(__name__)
 
-QUIET = 1.0
-"""Seconds without a message after which a slot ends: a peek then shows whether the queue is empty."""
 MOST_COUNTED = 100_000
 """Messages that are counted at the end, at most: the count then means "at least"."""
 
 
-@dataclass(frozen=True, slots=True)
-class DrainOptions:
-    """Which messages a drain moves, and its limits."""
-
-    messages: MessageFilter = field(default_factory=MessageFilter)
-    limit: int | None = None
-    rate: float | None = None
-    timeout: float | None = None
-    patience: float = 120.0
-    """Seconds that a drain continues while nothing moves. A throttled destination must also have answered busy three
-    times."""
-    settle: float = 0.0
-    """Seconds for which a queue must stay empty: Service Bus may show a message late (S11)."""
-    lease: float = 60.0
-    ttl: TimeToLive | None = None
-
-    def wants(self, message: Peeked) -> bool:
-        """Whether a message matches."""
-        destination = destination_of(message.payload) if self.messages.needs_destination else None
-        return self.messages.matches(destination, stamps_of(message.payload).enqueued_at)
-
-    def pump_options(self, pair: PairSettings, limit: int | None) -> PumpOptions:
-        chosen = {} if self.ttl is None else {"ttl": self.ttl}
-        return PumpOptions.for_pair(pair, lease=self.lease, quiet=QUIET, messages=self.messages, limit=limit, **chosen)
+def selects(messages: MessageFilter, peeked: Peeked) -> bool:
+    """Whether the filter matches a message that was peeked."""
+    destination = destination_of(peeked.payload) if messages.needs_destination else None
+    return messages.matches(destination, stamps_of(peeked.payload).enqueued_at)
 
 
 class DrainState(StrEnum):
@@ -133,6 +110,10 @@ class QueueDrain:
         self._is_cut_off = False
         self._counting = threading.Lock()
 
+    def wants(self, message: Peeked) -> bool:
+        """Whether the options select a message."""
+        return selects(self._options.messages, message)
+
     @property
     def is_stuck(self) -> bool:
         """Whether nothing has moved for longer than the patience of the drain."""
@@ -169,7 +150,7 @@ class QueueDrain:
         A drain that had ended because the queue was empty begins again if messages have arrived.
         """
         try:
-            found = emptiness.count(self.queue, self._options.wants, 1)
+            found = emptiness.count(self.queue, self.wants, 1)
         except DestinationMissing:
             self.end(DrainState.NOT_THERE)
             return
@@ -225,7 +206,7 @@ class QueueDrain:
             self.remaining = 0
             return
         try:
-            self.remaining, self.others, _ = emptiness.count(self.queue, self._options.wants, MOST_COUNTED)
+            self.remaining, self.others, _ = emptiness.count(self.queue, self.wants, MOST_COUNTED)
         except SyphonError as error:
             log.debug("%s could not be counted: %s", self.queue, error)
         if self.state in (DrainState.EMPTY, DrainState.MORE_CAME) and self.remaining is not None:

@@ -20,7 +20,7 @@ from syphon.spark import SparkLost
 from syphon.transfer import DestinationBackoff
 
 from .emptiness import IN_THE_BACKLOG
-from .queue_drain import MOST_COUNTED, DrainOptions, DrainState, QueueDrain
+from .queue_drain import MOST_COUNTED, DrainState, QueueDrain
 
 log = logging.getLogger(__name__)
 
@@ -151,13 +151,13 @@ class WaitingDestination(NamedTuple):
     failures: int
 
 
-def waiting_destinations(result: DrainResult, options: DrainOptions) -> list[WaitingDestination]:
+def waiting_destinations(result: DrainResult) -> list[WaitingDestination]:
     """The unavailable destinations, the most messages first. Call it when the drain has ended."""
     found = []
     for pair, ours in groupby(result.queues, key=lambda queue: queue.pair.name):
         queues = list(ours)
         known = _known(queues)
-        left = _left(queues, options) if known else None
+        left = _left(queues) if known else None
         for destination in known:
             messages = destination.left if left is None else left[EntityPath.of(destination.path).key]
             if messages:
@@ -185,7 +185,7 @@ def _known(queues: Iterable[QueueDrain]) -> tuple[DestinationBackoff, ...]:
     return backoffs.failing() if any(queue.state is DrainState.STUCK for queue in queues) else backoffs.backing_off()
 
 
-def _left(queues: Iterable[QueueDrain], options: DrainOptions) -> Counter[str] | None:
+def _left(queues: Iterable[QueueDrain]) -> Counter[str] | None:
     """Matching messages by destination; None if a queue could not be peeked."""
     counts: Counter[str] = Counter()
     for queue in queues:
@@ -195,7 +195,7 @@ def _left(queues: Iterable[QueueDrain], options: DrainOptions) -> Counter[str] |
             with connected(queue.pair.secondary, queue.queue) as connection:
                 counted = 0
                 for message in peek(connection, queue.queue):
-                    if message.state not in IN_THE_BACKLOG or not options.wants(message):
+                    if message.state not in IN_THE_BACKLOG or not queue.wants(message):
                         continue
                     destination = queue.backoffs.destination_of(message.payload)
                     counts[destination.key if destination is not None else ""] += 1

@@ -12,9 +12,10 @@ from syphon.spark import SparkLost
 
 from ..backoffs import Backoffs
 from ..engine import Engine
+from .drain_options import DrainOptions
 from .emptiness import MessageCounts
 from .pair_drain import PairDrain
-from .queue_drain import DrainOptions, DrainState, QueueDrain
+from .queue_drain import DrainState, QueueDrain
 from .result import DrainProgress, DrainResult, QueueProgress
 from .shared_limit import SharedLimit
 
@@ -25,7 +26,9 @@ JVM_IS_GONE_WITHIN = 1.0
 class Drain:
     """Drains all queues of all pairs, once."""
 
-    def __init__(self, selected: Sequence[SelectedQueue], options: DrainOptions, counts: MessageCounts) -> None:
+    def __init__(
+        self, selected: Sequence[SelectedQueue], options: DrainOptions, counts: MessageCounts, lease: float = 60.0
+    ) -> None:
         self._options = options
         self._stopping = threading.Event()
         self._began = time.monotonic()
@@ -42,7 +45,7 @@ class Drain:
             backoffs.renames = pair.destinations.renames
             queues = [QueueDrain(pair, queue, options, backoffs, counts.get((pair.name, queue))) for _, queue in ours]
             self.queues += queues
-            self._pairs.append(PairDrain(pair, queues, options, backoffs, limit, self._stopping))
+            self._pairs.append(PairDrain(pair, queues, options, backoffs, limit, self._stopping, lease=lease))
 
     def peek(self) -> bool:
         """Peeks into every queue. Returns whether there is something to move: only then is Spark needed.

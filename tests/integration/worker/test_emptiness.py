@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from azure.servicebus import ServiceBusClient
@@ -12,7 +13,7 @@ from syphon.config import SideSettings as Side
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, QueueDescription
 from syphon.model import MessageFilter, PathPatterns
 from syphon.worker.drain.emptiness import EmptinessCheck, PeekCount
-from syphon.worker.drain.queue_drain import DrainOptions
+from syphon.worker.drain.queue_drain import selects
 from tests.support.processes import aliased
 
 QUEUE = "contoso/x-servicebus-transfer/0"
@@ -40,10 +41,10 @@ def secondary() -> Iterator[str]:
     ],
 )
 def test_wanted_messages_and_others_are_counted(secondary: str, pattern: str, at_most: int, found: PeekCount) -> None:
-    options = DrainOptions(messages=MessageFilter(PathPatterns.of([pattern])))
+    messages = MessageFilter(PathPatterns.of([pattern]))
     check = EmptinessCheck(Side(connection_string=SecretStr(secondary)))
     try:
-        assert check.count(QUEUE, options.wants, at_most) == found
+        assert check.count(QUEUE, partial(selects, messages), at_most) == found
     finally:
         check.close()
 
@@ -57,7 +58,7 @@ def test_deferred_messages_count_as_messages_of_the_backlog(secondary: str) -> N
             receiver.defer_message(message)
     check = EmptinessCheck(Side(connection_string=SecretStr(secondary)))
     try:
-        found = check.count(QUEUE, DrainOptions().wants, 100)
+        found = check.count(QUEUE, partial(selects, MessageFilter()), 100)
         assert (found.wanted, found.others) == (11, 0)
         assert found.deferred >= 1
     finally:

@@ -10,8 +10,9 @@ from typing import Any, cast
 
 import pytest
 
+from syphon.worker.drain.drain_options import DrainOptions
 from syphon.worker.drain.emptiness import EmptinessCheck, PeekCount
-from syphon.worker.drain.queue_drain import DrainOptions, DrainState, QueueDrain
+from syphon.worker.drain.queue_drain import DrainState, QueueDrain
 from tests.support.processes import EmulatedPair, aliased, emulated_pair
 from tests.support.waiting import eventually
 

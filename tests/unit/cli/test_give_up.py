@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from syphon.cli.drain import GiveUp, drain
-from syphon.operations.give_up import GIVE_UP
+from syphon.cli.drain import drain
+from syphon.worker import GIVE_UP, DrainOptions
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,7 @@ from syphon.operations.give_up import GIVE_UP
     [("missing", {"missing"}), ("disabled,missing", {"missing", "disabled"}), (" Missing , disabled", set(GIVE_UP))],
 )
 def test_what_to_give_up_is_one_word_or_several(written: str, words: set[str]) -> None:
-    assert GiveUp().convert(written, None, None) == words
+    assert DrainOptions(give_up=written).give_up == words
 
 
 @pytest.mark.parametrize("written", ["full", "missing,", "", "entity-not-found", "missing disabled"])

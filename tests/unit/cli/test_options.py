@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta
 import click
 import pytest
 
-from syphon.cli.shared_options import MomentOption
+from syphon.cli.shared_options import Reads
+from syphon.command_options import END_TIME, TIME
 
-moment = MomentOption()
+moment = Reads(TIME)
 
 
 @pytest.mark.parametrize(
@@ -28,8 +29,8 @@ def test_a_time_without_a_zone_is_utc(text: str, when: datetime) -> None:
 
 
 def test_a_day_can_be_from_and_to_itself() -> None:
-    assert MomentOption(ends_a_period=True)("2026-10-05") == datetime(2026, 10, 6, tzinfo=UTC)
-    assert MomentOption(ends_a_period=True)("2026-10-05T00:00") == datetime(2026, 10, 5, tzinfo=UTC)
+    assert Reads(END_TIME)("2026-10-05") == datetime(2026, 10, 6, tzinfo=UTC)
+    assert Reads(END_TIME)("2026-10-05T00:00") == datetime(2026, 10, 5, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from syphon.control.totals import Totals
-from syphon.model import ExitCode, MessageFilter, PathPatterns, Stats
+from syphon.model import ExitCode, Stats
 from syphon.operations.drain_summary import exit_code_of, summarized, verdict_of
-from syphon.worker.drain.queue_drain import DrainOptions, DrainState
+from syphon.worker.drain.drain_options import DrainOptions
+from syphon.worker.drain.queue_drain import DrainState
 from syphon.worker.drain.result import DrainResult, WaitingDestination
 
 
@@ -52,8 +54,8 @@ def test_a_pair_of_which_no_queue_is_there_may_be_the_wrong_one(queues: list[tup
     assert "None of the backlog queues of b exists: see `syphon check`" in verdict_of(found)
 
 
-BILLING = DrainOptions(messages=MessageFilter(PathPatterns.of(["billing/*"])))
-OLD = DrainOptions(messages=MessageFilter(before=1))
+BILLING = DrainOptions(destinations=["billing/*"])
+OLD = DrainOptions(before=datetime(1970, 1, 2))
 
 
 @pytest.mark.parametrize(("options", "code"), [(BILLING, ExitCode.LEFT), (OLD, ExitCode.OK)])

@@ -10,9 +10,10 @@ import pytest
 import yaml
 
 import syphon
+from syphon.command_options import read_duration, read_moment, read_names, read_rate
 from syphon.config import Config
 from syphon.model import InvalidOption, InvalidSettings, SyphonError
-from syphon.operations.arguments import names_of, read_duration, read_moment, read_rate, settings_of
+from syphon.operations.arguments import settings_of
 
 KEY = "c2VjcmV0LWtleS10aGF0LW11c3Qtbm90LWJlLXNlZW4="
 SETTINGS: dict[str, Any] = {
@@ -86,18 +87,18 @@ def test_a_rate_is_a_number_or_a_text() -> None:
 
 
 def test_one_name_is_not_a_list_of_letters() -> None:
-    assert names_of("orders") == ("orders",)
-    assert names_of(["a", "b"]) == ("a", "b")
-    assert names_of(0) == ("0",)  # the index of a queue
+    assert read_names("orders") == ("orders",)
+    assert read_names(["a", "b"]) == ("a", "b")
+    assert read_names(0) == ("0",)  # the index of a queue
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"before": "2026-01-01", "after": "2026-01-02"}, "is not later than --after"),
-        ({"limit": 0}, "limit is 0"),
+        ({"limit": 0}, "limit: 0 is too small"),
         ({"ttl": "for ever"}, "use restore or remaining"),
-        ({"give_up": "full"}, "'full' for --give-up: use missing, disabled, or missing,disabled"),
+        ({"give_up": "full"}, "give_up: 'full' is unknown: use missing, disabled, or missing,disabled"),
         ({"pairs": "fabrikam"}, "The settings have no pair 'fabrikam'"),
         ({"queues": 99}, "No backlog queue matches '99'"),
     ],

@@ -10,11 +10,10 @@ import pytest
 
 from syphon.amqp import data_section
 from syphon.backlog import to_backlog
-from syphon.model import MessageFilter, PathPatterns
 from syphon.servicebus import MessageState, Peeked
 from syphon.transfer import DestinationBackoff
 from syphon.worker.drain import result
-from syphon.worker.drain.queue_drain import DrainOptions
+from syphon.worker.drain.drain_options import DrainOptions
 from syphon.worker.drain.result import DrainResult
 from tests.unit.worker.test_pair_drain import Scene
 
@@ -35,9 +34,9 @@ def left(
 
     monkeypatch.setattr(result, "connected", connected)
     monkeypatch.setattr(result, "peek", peek)
-    scene = Scene()
+    scene = Scene(options)
     scene.drain.backoffs.record(BACK_OFFS)
-    found = result.waiting_destinations(DrainResult(tuple(scene.queues), 1.0), options or DrainOptions())
+    found = result.waiting_destinations(DrainResult(tuple(scene.queues), 1.0))
     return [(destination.path, destination.left) for destination in found]
 
 
@@ -55,7 +54,7 @@ def test_messages_are_counted_by_destination_over_all_queues_and_the_most_come_f
 def test_messages_that_a_drain_would_not_take_are_not_left_by_it(monkeypatch: pytest.MonkeyPatch) -> None:  # X2, X7
     queues = {"a": peeked("orders") + peeked("orders", state=MessageState.SCHEDULED), "b": peeked("news", "orders")}
     assert left(monkeypatch, queues) == [("orders", 2), ("news", 1)]
-    only_news = DrainOptions(messages=MessageFilter(PathPatterns.of(["news"])))
+    only_news = DrainOptions(destinations=["news"])
     assert left(monkeypatch, queues, only_news) == [("news", 1)]
 
 

@@ -18,8 +18,8 @@ from syphon.servicebus import Peeked, SideFault
 from syphon.spark import JobResult, SparkLost, SparkWatch
 from syphon.worker import worker as worker_module
 from syphon.worker.drain import whole_drain
+from syphon.worker.drain.drain_options import DrainOptions
 from syphon.worker.drain.emptiness import PeekCount
-from syphon.worker.drain.queue_drain import DrainOptions
 from syphon.worker.drain.result import DrainProgress
 from syphon.worker.drain.whole_drain import Drain
 from syphon.worker.engine import Engine

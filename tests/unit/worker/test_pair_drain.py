@@ -20,9 +20,10 @@ from syphon.spark import JobResult, Jobs
 from syphon.transfer import DestinationBackoff
 from syphon.worker.backoffs import Backoffs
 from syphon.worker.drain import pair_drain, result
+from syphon.worker.drain.drain_options import DrainOptions
 from syphon.worker.drain.emptiness import PeekCount
 from syphon.worker.drain.pair_drain import PairDrain
-from syphon.worker.drain.queue_drain import DrainOptions, DrainState, QueueDrain
+from syphon.worker.drain.queue_drain import DrainState, QueueDrain
 from syphon.worker.drain.result import DrainResult
 from syphon.worker.drain.shared_limit import SharedLimit
 
@@ -35,10 +36,10 @@ PAIR = PairSettings.model_validate(
 class Scene:
     """A clock, two queues with messages that never move, and jobs that take a time of their own."""
 
-    def __init__(self, settle: float = 0.0) -> None:
+    def __init__(self, options: DrainOptions | None = None) -> None:
         self.now = 1000.0
         self.served: list[str] = []
-        options = DrainOptions(patience=PATIENCE, settle=settle)
+        options = options or DrainOptions(patience=PATIENCE)
         backoffs = Backoffs("contoso")
         self.queues = [QueueDrain(PAIR, name, options, backoffs, None, lambda: self.now) for name in "ab"]
         self.drain = PairDrain(PAIR, self.queues, options, backoffs, SharedLimit(None, 1), NoRest(), lambda: self.now)
@@ -209,7 +210,7 @@ class Settling(Scene):
     """Two queues that are empty. Each peek takes some seconds, and one of them loses its connection."""
 
     def __init__(self, lost_after: float) -> None:
-        super().__init__(settle=900)
+        super().__init__(DrainOptions(patience=PATIENCE, settle=900))
         self.lost_at: float | None = self.now + lost_after
 
     def count(self, queue: str, wants: Callable[[Peeked], bool], most: int) -> PeekCount:
@@ -237,7 +238,7 @@ def test_what_slots_have_left_counts_for_a_destination_if_its_queues_cannot_be_p
     monkeypatch.setattr(result, "connected", unreachable)
     scene = Scene()
     scene.queues[0].backoffs.record((DestinationBackoff("Orders", 10.0, "full", 7, 2, "DestinationFull"),))
-    (found,) = result.waiting_destinations(DrainResult(tuple(scene.queues), 1.0), DrainOptions())
+    (found,) = result.waiting_destinations(DrainResult(tuple(scene.queues), 1.0))
     assert (found.pair, found.path, found.left, found.error, found.failures) == (
         "contoso",
         "Orders",
@@ -252,7 +253,7 @@ def test_no_destination_waits_if_the_queues_hold_nothing_for_it() -> None:  # X2
     scene.queues[0].backoffs.record((DestinationBackoff("orders", 10.0, "full", 7, 2, "DestinationFull"),))
     for queue in scene.queues:
         queue.remaining = 0
-    assert result.waiting_destinations(DrainResult(tuple(scene.queues), 1.0), DrainOptions()) == []
+    assert result.waiting_destinations(DrainResult(tuple(scene.queues), 1.0)) == []
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ from typing import cast
 
 from syphon.model import Interrupted
 from syphon.worker.backoffs import Backoffs
+from syphon.worker.drain.drain_options import DrainOptions
 from syphon.worker.drain.emptiness import EmptinessCheck, PeekCount
-from syphon.worker.drain.queue_drain import DrainOptions, DrainState, QueueDrain
+from syphon.worker.drain.queue_drain import DrainState, QueueDrain
 from syphon.worker.drain.result import DrainResult
 from tests.unit.worker.test_pair_drain import PAIR
 
