@@ -29,7 +29,7 @@ from bench.shovel import shovel
 from bench.task import Task
 from bench.watch import Watch
 from syphon.config import SideSettings, Transport
-from syphon.model.outcome import Result
+from syphon.model.outcomes import Result
 from syphon.servicebus.factory import namespace_of
 from syphon.servicebus.namespace import Namespace
 from syphon.transfer.pump import Pump, PumpOptions

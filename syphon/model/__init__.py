@@ -30,21 +30,32 @@ from .errors import (
 )
 from .exit_codes import ExitCode, exit_code_for
 from .extras import Extra, ExtraMissing
-from .formatting import duration, first_line, plural, printable, short_queue_names, utc_time, volume
+from .formatting import (
+    duration,
+    first_line,
+    html_line,
+    html_table,
+    plural,
+    printable,
+    short_queue_names,
+    utc_time,
+    volume,
+)
 from .message_filter import MessageFilter, millis_of
-from .notebook_html import html_line, html_table
-from .outcome import Counters, Outcome, Result
-from .stats import (
+from .outcomes import (
     DESTINATION_NOT_ALLOWED,
     MOST_DESTINATIONS,
     SECONDS_BUCKETS,
+    Counters,
     DestinationStats,
     Durations,
+    Outcome,
     QueueKey,
+    Result,
     Stats,
+    TimeToLive,
     earliest,
 )
-from .time_to_live import TimeToLive
 
 __all__ = [
     "first_line",

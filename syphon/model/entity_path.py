@@ -33,7 +33,7 @@ class EntityPath:
 
 @lru_cache(maxsize=4096)
 def _known(text: str) -> EntityPath:
-    # Messages name the same few destinations again and again. The cache is bounded: messages may name anything.
+    # Most messages name the same few destinations. The cache is bounded: messages may name anything.
     name = text.strip("/")
     return EntityPath(name, name.lower())
 
@@ -55,7 +55,7 @@ def never_a_destination(path: EntityPath) -> str | None:
     if any(part.startswith("$") for part in parts):
         return "it is a part of an entity ($…), not a queue or topic"
     if "subscriptions" in parts[1:-1]:
-        return "it is a subscription: only its topic takes messages"
+        return "it is a subscription: only its topic accepts messages"
     return None
 
 
@@ -87,7 +87,7 @@ class PathPatterns:
 class Renames:
     """Where the operator sends the messages for some destinations instead: each text names an entity.
 
-    Whole names only, and one step only: what a message names is looked up once, and the result is not looked up again.
+    Whole names only, and one step only: what a message names is looked up once, and the result is not renamed again.
     So no message can reach an entity by this that the operator has not written down.
     """
 

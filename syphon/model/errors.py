@@ -1,14 +1,14 @@
 """Errors, sorted by what happens next. An error's text is for the operator: what happened, where, and what to do.
 
-- `Waits`: the destination cannot accept the message now. The message stays in the backlog, and the transfer tries again
-  after `retry_after`.
+- `Waits`: the destination does not accept the message at the moment. The message stays in the backlog, and the
+  transfer retries after `retry_after`.
 - `Impossible`: the destination does not accept this message as things are. If the operator counts the error as
   permanent, the message is dead-lettered with the reason; otherwise it waits (S4). By default a message that is too
   large or not allowed is dead-lettered, and one for a missing or disabled destination waits.
 - `Faulted`: a namespace cannot be used any more. The pair ends (C3). A worker sets it up again later; a worker without
   another pair ends.
-- `InvalidSettings`, `InvalidOption`: what the caller has asked for makes no sense. To try again does not help.
-- `Interrupted`: the connection or link was lost. It is opened again; deliveries in flight have unknown outcomes (D10).
+- `InvalidSettings`, `InvalidOption`: the caller's settings or options are wrong. A retry does not help.
+- `Interrupted`: the connection or link was lost. It is reopened; deliveries in flight have unknown outcomes (D10).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class SyphonError(Exception):
 
 
 class Waits(SyphonError):
-    """The destination cannot take messages right now."""
+    """The destination accepts no messages at the moment."""
 
     retry_after = 1.0
     """Seconds until the first retry. Each retry that fails doubles them (S9)."""
@@ -65,7 +65,7 @@ class PausedByOperator(Waits):
 
 
 class Impossible(SyphonError):
-    """The destination will never take this message."""
+    """The destination will never accept this message."""
 
     reason = "Refused"
     """The DeadLetterReason of the dead letter."""
@@ -84,7 +84,7 @@ class DestinationDisabled(Impossible):
 
 
 class MessageTooLarge(Impossible):
-    """The message is larger than the destination takes."""
+    """The message is larger than the destination accepts."""
 
     reason = "MessageTooLarge"
 
@@ -96,11 +96,11 @@ class NotAllowedByEntity(Impossible):
 
 
 class Interrupted(SyphonError):
-    """The link or connection went away."""
+    """The link or connection was lost."""
 
 
 class LockLost(SyphonError):
-    """The lock ran out before the message was settled: it may be delivered again."""
+    """The lock expired before the message was settled: it may be redelivered."""
 
 
 class Faulted(SyphonError):

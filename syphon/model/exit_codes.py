@@ -24,7 +24,7 @@ class ExitCode(IntEnum):
     """The command line is not valid: see --help."""
 
     UNAVAILABLE = 69
-    """A namespace cannot be reached, or a port is taken. Trying again later may help."""
+    """A namespace cannot be reached, or a port is taken. A later retry may help."""
 
     FAULTED = 70
     """A drain's pair, or all pairs of a worker, cannot be used any more. A restart may help."""
@@ -33,7 +33,7 @@ class ExitCode(IntEnum):
     """A namespace refused the credentials, or they lack a claim."""
 
     CONFIG = 78
-    """The settings are wrong. Trying again does not help, and the systemd unit does not restart the worker."""
+    """The settings are wrong. A retry does not help, and the systemd unit does not restart the worker."""
 
 
 def exit_code_for(errors: Iterable[SyphonError]) -> ExitCode:

@@ -1,10 +1,16 @@
-"""Numbers, times and foreign texts, formatted for people."""
+"""Numbers, times, foreign texts and tables, formatted for people: as text, and as HTML for notebooks.
+
+Destinations and reasons come from messages, which anyone may have written who can send to the backlog. So every text in
+HTML is escaped, and control characters are replaced. The markup uses no scripts and no styles beyond the alignment of
+numbers.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from datetime import datetime
+from html import escape
 
 
 def plural(number: int, noun: str) -> str:
@@ -13,7 +19,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Two units at the most: 740 ms, 12.5 s, 3 min 20 s, 2 h 5 min, 1 d 4 h."""
+    """At most two units: 740 ms, 12.5 s, 3 min 20 s, 2 h 5 min, 1 d 4 h."""
     if round(seconds, 3) < 1:
         return f"{round(seconds * 1000)} ms"
     if round(seconds, 1) < 60:
@@ -59,3 +65,26 @@ def first_line(error: Exception | str) -> str:
     text = str(error).strip()
     found = re.search(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)$", text, re.MULTILINE)
     return found[1] if found else text.partition("\n")[0].rstrip(";")
+
+
+def html_line(text: str, strong: bool = False) -> str:
+    """A paragraph."""
+    return f"<p><strong>{_escaped(text)}</strong></p>" if strong else f"<p>{_escaped(text)}</p>"
+
+
+def html_table(titles: Sequence[str], rows: Sequence[Sequence[object]], most: int = 1000) -> str:
+    """Rows under their titles. Numbers stand to the right, with thousands separators; None is blank."""
+    head = "".join(f"<th>{_escaped(title)}</th>" for title in titles)
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows[:most])
+    more = html_line(f"… and {len(rows) - most:,} more") if len(rows) > most else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f'<td style="text-align: right">{value:,}</td>'
+    return f"<td>{'' if value is None else _escaped(str(value))}</td>"
+
+
+def _escaped(text: str) -> str:
+    return escape(printable(text))

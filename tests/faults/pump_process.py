@@ -22,7 +22,7 @@ from pydantic import SecretStr
 from syphon.config import SideSettings, Transport
 from syphon.model import ExitCode
 from syphon.model.errors import Faulted, NotAuthorized, SyphonError, error_named
-from syphon.model.outcome import Outcome
+from syphon.model.outcomes import Outcome
 from syphon.servicebus import wire
 from syphon.servicebus.factory import namespace_of
 from syphon.transfer import destination

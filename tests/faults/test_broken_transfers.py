@@ -11,7 +11,7 @@ import pytest
 from syphon.amqp import Map, Message, Section, section_bytes
 from syphon.backlog import Restored, Unrestorable, restore
 from syphon.model.errors import DestinationMissing
-from syphon.model.outcome import Result
+from syphon.model.outcomes import Result
 from syphon.servicebus.factory import namespace_of
 from syphon.servicebus.links import Arrival, Settled
 from syphon.transfer import destination, route

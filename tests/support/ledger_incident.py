@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from syphon.ledger.rows import Origin
 from syphon.ledger.store import Ledger
-from syphon.model.outcome import Outcome, Result
+from syphon.model.outcomes import Outcome, Result
 from tests.support.ledger_rows import HOUR, MINUTE, NOON, attempt, note, outcome, record
 
 FULL = "amqp:resource-limit-exceeded: The queue 'orders' is full. TrackingId:{}"

@@ -10,7 +10,7 @@ from syphon.ledger import parquet
 from syphon.ledger.parquet import files_by_day
 from syphon.ledger.rows import Attempt, Origin
 from syphon.ledger.store import Ledger
-from syphon.model.outcome import Counters, Outcome, Result
+from syphon.model.outcomes import Counters, Outcome, Result
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE

@@ -20,7 +20,7 @@ from syphon.cli.report_tables import show
 from syphon.ledger.parquet import transfer_rows
 from syphon.ledger.rows import Origin
 from syphon.model import ExitCode
-from syphon.model.outcome import Outcome, Result
+from syphon.model.outcomes import Outcome, Result
 from tests.support.cli_process import run_syphon
 from tests.support.reports import a_report, an_empty_report
 

@@ -27,7 +27,7 @@ from syphon.control.protocol import (
     signature,
 )
 from syphon.control.slot_control import Traced
-from syphon.model.outcome import Counters
+from syphon.model.outcomes import Counters
 from syphon.transfer.traces import BatchTrace
 from tests.support.waiting import eventually
 

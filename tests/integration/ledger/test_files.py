@@ -16,7 +16,7 @@ from syphon.ledger.queries import query_report
 from syphon.ledger.rows import OpenJob
 from syphon.ledger.spark_reader import SparkReader
 from syphon.ledger.store import Ledger, LedgerUnwritable
-from syphon.model.outcome import Counters
+from syphon.model.outcomes import Counters
 from tests.support.ledger_rows import NOON, attempt, note, outcome, record
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from syphon.ledger.rows import OpenJob, Origin
 from syphon.ledger.spark_reader import SparkReader
 from syphon.ledger.store import Ledger, LedgerUnreadable
 from syphon.model import ExitCode
-from syphon.model.outcome import Counters, Result
+from syphon.model.outcomes import Counters, Result
 from tests.support import ledger_incident
 from tests.support.ledger_incident import FULL
 from tests.support.ledger_rows import HOUR, MINUTE, NOON, attempt, moment, note, outcome, record

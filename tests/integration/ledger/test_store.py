@@ -18,7 +18,7 @@ from syphon.ledger.local_reader import LocalReader
 from syphon.ledger.queries import query_report
 from syphon.ledger.rows import ATTEMPTS, TRANSFERS, Origin
 from syphon.ledger.store import Ledger, LedgerUnreadable, LedgerUnwritable
-from syphon.model.outcome import Result
+from syphon.model.outcomes import Result
 from tests.support.ledger_rows import HOUR, NOON, attempt, note, outcome, record
 
 if TYPE_CHECKING:

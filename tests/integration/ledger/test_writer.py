@@ -19,7 +19,7 @@ from syphon.ledger.merge import StoredFile
 from syphon.ledger.rows import Attempt, OpenJob, Origin
 from syphon.ledger.store import Ledger, LedgerUnwritable
 from syphon.ledger.writer import LedgerWriter
-from syphon.model.outcome import Counters
+from syphon.model.outcomes import Counters
 from tests.support.ledger_rows import HOUR, NOON, attempt, outcome, packed_file
 from tests.support.waiting import eventually
 
@@ -117,7 +117,7 @@ from pathlib import Path
 from syphon.ledger.rows import OpenJob
 from syphon.ledger.store import Ledger, LedgerUnwritable
 from syphon.ledger.writer import LedgerWriter
-from syphon.model.outcome import Counters
+from syphon.model.outcomes import Counters
 writer = LedgerWriter(Ledger(None, "file:" + sys.argv[1]))
 writer._ledger.files.progress_every = 0.0
 writer.start()

@@ -31,7 +31,7 @@ from syphon.emulator import (
     SubscriptionDescription,
     TopicDescription,
 )
-from syphon.model.outcome import Outcome, Result
+from syphon.model.outcomes import Outcome, Result
 from syphon.servicebus.factory import namespace_of
 from syphon.servicebus.namespace import Namespace
 from syphon.transfer.pump import Pump, PumpOptions

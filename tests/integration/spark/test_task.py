@@ -29,8 +29,7 @@ from syphon.emulator import (
     QueueDescription,
 )
 from syphon.model.errors import NotAuthorized
-from syphon.model.outcome import Outcome
-from syphon.model.stats import Stats
+from syphon.model.outcomes import Outcome, Stats
 from syphon.spark.task import Slot, SlotAssignment
 from syphon.transfer.pump_options import PumpOptions
 

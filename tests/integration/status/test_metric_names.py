@@ -15,7 +15,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from syphon.model.stats import SECONDS_BUCKETS
+from syphon.model.outcomes import SECONDS_BUCKETS
 from syphon.status.metric_names import METRICS, OWN, Metric, MetricKind
 from tests.support.chart import CHART
 from tests.support.tools import run, said

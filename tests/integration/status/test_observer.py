@@ -22,7 +22,7 @@ from syphon.control.totals import QueueTotals
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage
 from syphon.ledger.store import Ledger
 from syphon.ledger.writer import LedgerWriter
-from syphon.model.stats import DestinationStats, QueueKey, Stats
+from syphon.model.outcomes import DestinationStats, QueueKey, Stats
 from syphon.spark.jobs import Jobs
 from syphon.status.backlog_counts import (
     ASK_ABOUT_DEAD_LETTERS_EVERY,

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from syphon.config import Config
 from syphon.control.totals import QueueTotals
-from syphon.model.stats import QueueKey, Stats
+from syphon.model.outcomes import QueueKey, Stats
 from syphon.status import otlp
 from syphon.status.logs import RecentEvents
 from syphon.status.observer import LOOK_EVERY, Observer

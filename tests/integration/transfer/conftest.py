@@ -26,7 +26,7 @@ from syphon.emulator import (
 )
 from syphon.emulator.broker.message import BrokeredMessage, StoredState
 from syphon.emulator.broker.namespace import BrokerNamespace as Broker
-from syphon.model.outcome import Outcome
+from syphon.model.outcomes import Outcome
 from syphon.servicebus.connection import Connection
 from syphon.servicebus.factory import namespace_of
 from syphon.servicebus.namespace import Namespace

@@ -20,7 +20,7 @@ from syphon.amqp import (
 from syphon.backlog import BrokerStamps, Restored
 from syphon.emulator import QueueDescription, Tier
 from syphon.model.entity_path import EntityPath
-from syphon.model.outcome import Result
+from syphon.model.outcomes import Result
 from syphon.servicebus.links import Arrival
 from syphon.servicebus.sdk_clients import payloads_of
 from syphon.transfer.batches import MessageTransfer, encoded

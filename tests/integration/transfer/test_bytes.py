@@ -18,7 +18,7 @@ from syphon.amqp import (
 )
 from syphon.backlog import to_backlog
 from syphon.emulator.broker.message import BrokeredMessage
-from syphon.model.outcome import Result
+from syphon.model.outcomes import Result
 from tests.integration.transfer.conftest import BACKLOG, TwoNamespaces
 from tests.support.property_kinds import BODIES, TYPES
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from syphon.emulator import Action, Fault, Kind, Operation
 from syphon.model.entity_path import PathPatterns
 from syphon.model.message_filter import MessageFilter
-from syphon.model.outcome import Result
+from syphon.model.outcomes import Result
 from syphon.servicebus import MessageState
 from syphon.transfer.pump import Pump, PumpOptions
 from tests.integration.transfer.conftest import BACKLOG, ManualTimeNamespaces, TwoNamespaces, aliased

@@ -7,7 +7,7 @@ import pytest
 from syphon.amqp import Properties, data_section, properties_bytes
 from syphon.emulator import Action, Fault, Operation
 from syphon.model.errors import DestinationFailed, MessageTooLarge, NotAllowedByEntity
-from syphon.model.outcome import Result
+from syphon.model.outcomes import Result
 from syphon.transfer.breaker import Available, BackingOff
 from syphon.transfer.destination import Destination
 from syphon.transfer.pump import PERMANENT

@@ -11,7 +11,7 @@ import pytest
 from syphon.emulator import Action, EntityStatus, Fault, Kind, Operation
 from syphon.model.entity_path import EntityPath
 from syphon.model.errors import DestinationBusy, DestinationMissing
-from syphon.model.outcome import Result
+from syphon.model.outcomes import Result
 from syphon.transfer import destination
 from syphon.transfer.batches import MOST
 from syphon.transfer.breaker import BackingOff, Breaker

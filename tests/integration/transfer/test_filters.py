@@ -8,7 +8,7 @@ from dataclasses import replace
 from syphon.model import TimeToLive
 from syphon.model.entity_path import PathPatterns
 from syphon.model.message_filter import MessageFilter
-from syphon.model.outcome import Result
+from syphon.model.outcomes import Result
 from tests.integration.transfer.conftest import BACKLOG, PATIENT, TwoNamespaces, aliased
 
 

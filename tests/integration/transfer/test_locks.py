@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from syphon.emulator import Action, Fault, Operation, QueueDescription
-from syphon.model.outcome import Result
+from syphon.model.outcomes import Result
 from syphon.servicebus import Arrival, ManagementLinks
 from syphon.servicebus.wire import LATEST_ANSWER
 from syphon.transfer import Pump

@@ -12,7 +12,7 @@ from syphon.emulator import Action, Fault, Kind, Operation, QueueDescription
 from syphon.model.entity_path import EntityPath, PathPatterns
 from syphon.model.errors import DestinationMissing, SyphonError
 from syphon.model.message_filter import MessageFilter
-from syphon.model.outcome import Outcome, Result
+from syphon.model.outcomes import Outcome, Result
 from syphon.transfer.pump import PERMANENT, Ended, Pump, PumpOptions
 from tests.integration.transfer.conftest import BACKLOG, PATIENT, ManualTimeNamespaces, TwoNamespaces, aliased
 

@@ -7,7 +7,7 @@ from collections import Counter
 from azure.servicebus import ServiceBusMessage
 
 from syphon.emulator import Action, Fault, Operation
-from syphon.model.outcome import Result
+from syphon.model.outcomes import Result
 from tests.integration.transfer.conftest import TwoNamespaces, aliased
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from syphon.emulator import Action, Fault, Kind, Operation, Outage
-from syphon.model.outcome import Result
+from syphon.model.outcomes import Result
 from syphon.transfer.pump import Ended
 from syphon.transfer.sides import UNREACHABLE_AFTER
 from tests.integration.transfer.conftest import BACKLOG, PATIENT, ManualTimeNamespaces, TwoNamespaces, aliased

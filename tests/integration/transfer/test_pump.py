@@ -26,7 +26,7 @@ from syphon.emulator import Action, EntityStatus, Fault, Operation
 from syphon.emulator.broker.message import BrokeredMessage
 from syphon.model.entity_path import PathPatterns
 from syphon.model.errors import DestinationDisabled, DestinationMissing
-from syphon.model.outcome import Result
+from syphon.model.outcomes import Result
 from syphon.transfer.pump import PERMANENT, DestinationBackoff
 from tests.integration.transfer.conftest import BACKLOG, PATIENT, TwoNamespaces, aliased
 

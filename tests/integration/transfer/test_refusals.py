@@ -8,7 +8,7 @@ from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue
 
 from syphon.emulator import Action, Fault, Operation
 from syphon.model.errors import DestinationDisabled, DestinationMissing
-from syphon.model.outcome import Result
+from syphon.model.outcomes import Result
 from syphon.transfer.pump_options import PERMANENT
 from tests.integration.transfer.conftest import BACKLOG, PATIENT, TwoNamespaces, aliased
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from syphon.control.protocol import QueueReport, SlotReport
 from syphon.control.slot_control import SlotControl
 from syphon.control.totals import QueueAttempt, Totals
-from syphon.model.outcome import Counters, Outcome, Result
-from syphon.model.stats import SECONDS_BUCKETS, QueueKey, Stats
+from syphon.model.outcomes import SECONDS_BUCKETS, Counters, Outcome, QueueKey, Result, Stats
 
 COUNTS = st.integers(0, 1000)
 

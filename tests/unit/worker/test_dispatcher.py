@@ -9,8 +9,7 @@ import pytest
 
 from syphon.control.protocol import HandOver, QueueReport, SlotOrder, SlotReport
 from syphon.control.slot_control import SlotControl
-from syphon.model.outcome import Counters
-from syphon.model.stats import DestinationStats, Stats
+from syphon.model.outcomes import Counters, DestinationStats, Stats
 from syphon.servicebus import SideFault
 from syphon.spark.jobs import JobResult
 from syphon.spark.session_access import SparkLost

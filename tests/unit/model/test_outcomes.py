@@ -8,8 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syphon.model.outcome import Outcome, Result
-from syphon.model.stats import DESTINATION_NOT_ALLOWED, MOST_DESTINATIONS, OTHERS, SECONDS_BUCKETS, Durations, Stats
+from syphon.model.outcomes import (
+    DESTINATION_NOT_ALLOWED,
+    MOST_DESTINATIONS,
+    OTHERS,
+    SECONDS_BUCKETS,
+    Durations,
+    Outcome,
+    Result,
+    Stats,
+)
 
 
 def outcome(destination: str, result: Result = Result.FORWARDED, **more: Any) -> Outcome:

@@ -1,7 +1,8 @@
-"""Outcomes by destination, by reason and by duration: details that a single count does not show.
+"""What became of messages: of one (`Outcome`), of many (`Counters`), and by destination, reason and duration (`Stats`).
 
-The pump adds each outcome as it records it, and a task sends its `Stats` with its reports. Their size is bounded:
-messages may name any number of destinations, and those beyond `MOST_DESTINATIONS` are counted together.
+The fields of `Counters` are declared here and nowhere else. The pump counts them, a slot reports them, the ledger
+records them, the drain, the report and `/status` show them. A slot sends its `Stats` with its reports. Their size is
+bounded: messages may name any number of destinations, and those beyond `MOST_DESTINATIONS` are counted together.
 """
 
 from __future__ import annotations
@@ -9,13 +10,94 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from functools import cache
 from itertools import groupby
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from .entity_path import EntityPath
-from .outcome import Outcome, Result
+
+
+class Result(StrEnum):
+    """The ways a transfer can end."""
+
+    FORWARDED = "forwarded"
+    """The destination accepted the message, and it is completed on the backlog."""
+    DEAD_LETTERED = "dead_lettered"
+    """The message can never arrive as it is. It is in the backlog queue's dead letters, with the reason."""
+    LEFT = "left"
+    """The message stays in the backlog: its destination is unavailable, or the transfer was stopped."""
+
+
+class Outcome(NamedTuple):
+    """One transfer, as the ledger records it. Times are milliseconds since 1970. It never contains a body."""
+
+    queue: str
+    sequence_number: int
+    message_id: str
+    destination: str
+    session_id: str | None
+    enqueued_at: int
+    received_at: int
+    forwarded_at: int | None
+    settled_at: int
+    size: int
+    delivery_count: int
+    result: Result
+    reason: str = ""
+    possible_duplicate: bool = False
+    """The destination may have the message twice, under the same message id."""
+    renamed_to: str | None = None
+    """The entity it went to, or waits for, if the operator has renamed its destination."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """How many transfers ended in which way: received = forwarded + dead_lettered + left + without_outcome."""
+
+    received: int = 0
+    forwarded: int = 0
+    """The destination accepted the message, and it is completed on the backlog."""
+    dead_lettered: int = 0
+    left: int = 0
+    """The message stays in the backlog."""
+    outside: int = 0
+    """Messages counted in `left` because the filter did not match them."""
+    possible_duplicates: int = 0
+    """The destination may have the message twice, under the same message id."""
+    bytes_forwarded: int = 0
+
+    @property
+    def moved(self) -> int:
+        """Messages that are no longer in the backlog."""
+        return self.forwarded + self.dead_lettered
+
+    @property
+    def without_outcome(self) -> int:
+        """Received, and either still in flight or lost with a task that was killed."""
+        return self.received - self.forwarded - self.dead_lettered - self.left
+
+    def __add__(self, other: Self) -> Self:
+        return type(self).total((self, other))
+
+    @classmethod
+    def total(cls, parts: Iterable[Counters]) -> Self:
+        """The sum of all fields that this class has."""
+        values = _values_of(cls)  # type: ignore[arg-type]  # the class can be hashed, although its values cannot
+        return cls(*map(sum, zip(*map(values, parts), strict=True)))
+
+    def counters(self) -> Counters:
+        """These fields alone, as a new value without the fields that a subclass adds."""
+        return Counters.total([self])
+
+
+@cache
+def _values_of(kind: type[Counters]) -> attrgetter[tuple[int, ...]]:
+    """What reads the fields of this class, in their order. Every report of every slot is added up with it."""
+    return attrgetter(*(field.name for field in fields(kind)))
+
 
 MOST_DESTINATIONS = 200
 OTHERS = "(others)"
@@ -57,27 +139,26 @@ class DestinationStats:
     forwarded: int = 0
     dead_lettered: int = 0
     left: int = 0
-    """Messages left in the backlog since the destination last accepted one. A message that is left is received again
-    and again, and counts once."""
+    """Messages left in the backlog since the destination last accepted one. Each counts once, however often it is
+    redelivered."""
     oldest_left: int | None = None
     """When the oldest message in `left` came into the backlog, in milliseconds since 1970."""
     first_left: int | None = None
-    """The sequence number of the first message in `left`. When it is received again, all of them are: the count
-    restarts."""
+    """The sequence number of the first message in `left`. When that is redelivered, all are: the count restarts."""
 
-    def take(self, messages: int = 1) -> None:
-        """Counts accepted messages. The destination will now accept those that were left: they come again."""
+    def count_forwarded(self, messages: int = 1) -> None:
+        """Counts accepted messages. The destination accepts again: those that were left will be redelivered."""
         self.forwarded += messages
         self._forget_left()
 
-    def give_up(self) -> None:
-        """Counts a dead letter. It may be one of those that were left: at least so many fewer wait."""
+    def count_dead_lettered(self) -> None:
+        """Counts a dead letter, which may be one of the messages that were left."""
         self.dead_lettered += 1
         self.left = max(0, self.left - 1)
         if not self.left:
             self._forget_left()
 
-    def leave(self, outcome: Outcome) -> None:
+    def count_left(self, outcome: Outcome) -> None:
         if self.first_left in (None, outcome.sequence_number):
             self.left, self.first_left = 0, outcome.sequence_number
         self.left += 1
@@ -131,7 +212,7 @@ class Stats:
         )
         for destination, messages in Counter(outcome.renamed_to or outcome.destination for outcome in outcomes).items():
             if destination:
-                self._of(destination).take(messages)
+                self._of(destination).count_forwarded(messages)
 
     def note(self, outcome: Outcome) -> None:
         """Adds an outcome."""
@@ -148,11 +229,11 @@ class Stats:
             return  # a name that the operator has not allowed must not become a label of a metric
         stats = self._of(outcome.renamed_to or outcome.destination)
         if result is Result.FORWARDED:
-            stats.take()
+            stats.count_forwarded()
         elif result is Result.DEAD_LETTERED:
-            stats.give_up()
+            stats.count_dead_lettered()
         else:
-            stats.leave(outcome)
+            stats.count_left(outcome)
 
     def add(self, other: Stats) -> None:
         for stats in list(other.destinations.values()):
@@ -183,3 +264,12 @@ class QueueKey(NamedTuple):
 def earliest(one: int | None, other: int | None) -> int | None:
     """The earlier of two times, either of which may be unknown."""
     return min((time for time in (one, other) if time is not None), default=None)
+
+
+class TimeToLive(StrEnum):
+    """The time to live of a restored message: as the sender wrote it, or what remains of it (M5)."""
+
+    RESTORE = "restore"
+    """As it was; its clock starts again at the primary. This is the documented behaviour."""
+    REMAINING = "remaining"
+    """Without the time spent in the backlog; an expired message is not forwarded."""
