@@ -6,8 +6,10 @@ passes unchanged.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 from .decoding import Malformed, decode, skip
@@ -320,6 +322,75 @@ def _plain_parts(data: bytes) -> list[bytes] | None:
 _LONG_DATA = b"\x00\x53\x75\xb0"
 
 
+def walk(data: bytes, first: int, count: int, span: Span) -> list[int]:
+    """The start of each of `count` values, from the byte `first` on, and the end of the last: that of the section.
+
+    This is the one walk over the values of a section. It finds the most frequent types by a table, and decodes nothing.
+    """
+    end, pos = span.end, first
+    starts: list[int] = []
+    # A wrong length leads past the end; the check after the loop finds it.
+    try:
+        for _ in range(count):
+            starts.append(pos)
+            size = _SIZE[data[pos]]
+            if size > 0:
+                pos += size
+            else:
+                pos = pos + 2 + data[pos + 1] if size == 0 else skip(data, pos, end)
+    except IndexError:
+        pos = -1
+    if pos != end:
+        raise Malformed(f"the section at byte {span.start} does not end where its values do")
+    starts.append(pos)
+    return starts
+
+
+def content(data: bytes, span: Span, short: int) -> tuple[int, int]:
+    """The start of the items of a list (0xc0) or map (0xc1), and how many items it declares."""
+    _, _, start, end = span
+    code = data[start]
+    if code == short and start + 3 <= end:
+        first, items = start + 3, data[start + 2]
+    elif code == short | 0x10 and start + 9 <= end:
+        first, items = start + 9, int.from_bytes(data[start + 5 : start + 9], "big")
+    else:
+        raise Malformed(f"the section at byte {span.start} is no {'list' if short == 0xC0 else 'map'}")
+    if items > end - first:
+        raise Malformed(f"{items} items at byte {start} cannot fit into {end - first} bytes")
+    return first, items
+
+
+def pairs(data: bytes, span: Span) -> Iterable[tuple[int, int, int]]:
+    """The pairs of a map section: where each key starts, where its value starts, and where that ends."""
+    starts = map_starts(data, span)
+    each = iter(starts)
+    return zip(each, each, starts[2::2], strict=False)
+
+
+def map_starts(data: bytes, span: Span) -> list[int]:
+    """The start of each key and each value of a map section, in their order, and the end of the last value."""
+    first, count = content(data, span, 0xC1)
+    if count % 2:
+        raise Malformed(f"the map at byte {span.value} has a key without a value")
+    return walk(data, first, count, span)
+
+
+_SIZE = [-1] * 256
+"""The size of a value by its first byte. 0: the second byte is the length. -1: `skip` must find out."""
+for _size, _codes in {
+    1: (0x40, 0x41, 0x42, 0x43, 0x44, 0x45),
+    2: (0x50, 0x51, 0x52, 0x53, 0x54, 0x55, 0x56),
+    3: (0x60, 0x61),
+    5: (0x70, 0x71, 0x72, 0x73, 0x74),
+    9: (0x80, 0x81, 0x82, 0x83, 0x84),
+    17: (0x94, 0x98),
+    0: (0xA0, 0xA1, 0xA3, 0xC0, 0xC1, 0xE0),
+}.items():
+    for _code in _codes:
+        _SIZE[_code] = _size
+
+
 class Entry(NamedTuple):
     """One pair of a map section: its key, and where key (`start`) and value are in the message."""
 
@@ -330,26 +401,22 @@ class Entry(NamedTuple):
 
 
 def entries(data: bytes, span: Span) -> list[Entry]:
-    """The pairs of a map section by byte range. Values are not decoded."""
-    code = data[span.value]
-    if code not in (0xC1, 0xD1):
-        raise Malformed(f"the section at byte {span.start} is not a map")
-    width = 1 if code == 0xC1 else 4
-    pos = span.value + 1 + 2 * width
-    if pos > span.end:
-        raise Malformed(f"the map at byte {span.value} is cut short")
-    count = int.from_bytes(data[pos - width : pos], "big")
-    if count % 2 or count > span.end - pos:
-        raise Malformed(f"the map at byte {span.value} claims {count} keys and values")
-    found: list[Entry] = []
-    for _ in range(count // 2):
-        start = pos
-        key, pos = decode(data, pos, span.end)
-        value, pos = pos, skip(data, pos, span.end)
-        found.append(Entry(key, start, value, pos))
-    if pos != span.end:
-        raise Malformed(f"the map at byte {span.value} has {span.end - pos} bytes too many")
-    return found
+    """The pairs of a map section with their keys. Values are not decoded."""
+    return [Entry(_key(data[start:value]), start, value, end) for start, value, end in pairs(data, span)]
+
+
+def _key(raw: bytes) -> Value:
+    return _usual_key(raw) if len(raw) <= _USUAL_KEY else decode(raw)[0]
+
+
+@lru_cache(maxsize=1024)
+def _usual_key(raw: bytes) -> Value:
+    """A key. The messages of an entity have the same few ones."""
+    return decode(raw)[0]
+
+
+_USUAL_KEY = 64
+"""Bytes of a key that is worth caching, at most."""
 
 
 def map_section(section: Section, pairs: list[bytes]) -> bytes:

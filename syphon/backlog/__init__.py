@@ -1,47 +1,51 @@
 """Backlog queues and backlog messages: names, provisioning, checks, aliasing, restoring, previews, dead letters."""
 
 from .alias import NotForBacklog, to_backlog
-from .aliases import PATH_LIMIT
-from .broker_stamps import BrokerStamps, stamps_of
+from .backlog_message import PATH_LIMIT, BrokerStamps, TraceContext, stamps_of, trace_context
 from .check import Finding, PreflightCheck, preflight_checks, secondary_administration
 from .dead_letter_edit import NO_EDIT, BadEdit, LetterEdit, message_id_of, with_message_id
-from .dead_letter_file import BadLine, FiledLetter, fingerprint, letter_line, read_line
 from .dead_letters import (
+    BadLine,
     DeadLetter,
     DeadLetterFilter,
     DeadLetterSearch,
+    FiledLetter,
     Group,
     NotPutBack,
     dead_letter_path,
+    fingerprint,
     grouped,
+    letter_line,
     put_back,
     read_dead_letters,
+    read_line,
 )
-from .duplicate_windows import LONGEST_WINDOW, DuplicateWindows
 from .preview import MessagePreview, PreviewRules, expiry_warning, preview_message
 from .provisioning import Dropped, Found, Made, Missing, NoBacklogQueue, Provisioned, Unknown, plan, provision
-from .queue_selection import NoQueueSelected, SelectedQueue, by_pair, queue_names, select_queues
 from .queues import (
     DOCUMENTED,
     BacklogQueue,
     BacklogQueueDescription,
     Difference,
+    NoQueueSelected,
     QueueName,
+    SelectedQueue,
     backlog_queues,
+    by_pair,
     not_allowed,
     not_allowed_text,
     parse_queue_name,
     primary_label,
+    queue_names,
+    select_queues,
 )
 from .restoration import Restored, Unrestorable, UnrestorableReason, destination_of, restore
-from .sender_trace import TraceContext, trace_context
 from .times import FOREVER, iso_duration
 
 __all__ = [
     "BadEdit",
     "BadLine",
     "FiledLetter",
-    "LONGEST_WINDOW",
     "LetterEdit",
     "NO_EDIT",
     "BacklogQueue",
@@ -52,7 +56,6 @@ __all__ = [
     "DeadLetterSearch",
     "Difference",
     "Dropped",
-    "DuplicateWindows",
     "FOREVER",
     "Finding",
     "Found",

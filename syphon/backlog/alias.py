@@ -11,9 +11,10 @@ Unchanged on purpose:
 from __future__ import annotations
 
 from syphon.amqp import Malformed, OutOfOrder, Section, Timestamp, UInt, decode, encode, in_order
+from syphon.amqp.section_edit import LONG_MAP, NULL, extract, field, fits_short, keys, with_fields, with_pairs
 from syphon.model import SyphonError
 
-from .aliases import (
+from .backlog_message import (
     DURABLE,
     GROUP_ID,
     PATH_KEY,
@@ -24,13 +25,11 @@ from .aliases import (
     SESSION_ID,
     TIME_TO_LIVE,
     TTL,
+    deliveries,
     is_string,
     shown,
 )
-from .broker_stamps import deliveries
-from .message_layout import layout_of
-from .restoration import read
-from .section_edit import LONG_MAP, NULL, extract, field, fits_short, keys, with_fields, with_pairs
+from .message_layout import identity, layout_of
 from .times import EARLIEST, LATEST, InvalidValue, timespan_bytes
 
 _KEY = {name: encode(name) for name in (SESSION_ID, TIME_TO_LIVE, SCHEDULED_TIME)}
@@ -60,7 +59,7 @@ def _aliased(data: bytes, path: str) -> bytes:
     layout = layout_of(data)
     header, annotations, properties, application, body = layout.outline
     # A message that cannot be read now could not be restored later.
-    read(data, layout), deliveries(data, header)
+    identity(data, layout), deliveries(data, header)
     edits: list[tuple[int, int, bytes]] = []
     aliases: list[bytes] = []
 
@@ -88,7 +87,7 @@ def _aliased(data: bytes, path: str) -> bytes:
         session = decode(raw)[0]
         if not is_string(session):
             raise InvalidValue(f"the session id (group-id) is {shown(session)}; expected a string")
-        # The original bytes: a string has two forms, and restoring must give back the form it had.
+        # The original bytes: a string has two forms, and restoring must return the form it had.
         aliases.append(_KEY[SESSION_ID] + raw)
         cleared = with_fields(data, properties, Section.PROPERTIES, {GROUP_ID: NULL})
         edits.append((properties.start, properties.end, cleared))

@@ -42,8 +42,7 @@ from syphon.servicebus import (
 
 from .preview import PreviewRules, expiry_warning, preview_message
 from .provisioning import Found, Missing, Plan, plan
-from .queue_selection import queue_names
-from .queues import BacklogQueueDescription, QueueName, primary_label
+from .queues import BacklogQueueDescription, QueueName, primary_label, queue_names
 
 ANSWER_WITHIN = 15.0
 """Seconds for an answer. A worker waits longer, but a person waits for this one."""

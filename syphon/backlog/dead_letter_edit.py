@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from syphon.amqp import Int, Long, Malformed, Section, Symbol, Timestamp, UInt, ULong, Value, encode
+from syphon.amqp.section_edit import NULL, field, outline, value_at, with_fields
 from syphon.model import SyphonError
 
-from .aliases import PATH
-from .section_edit import NULL, field, outline, value_at, with_fields
+from .backlog_message import PATH
 from .times import InvalidValue, moment, timespan, timespan_bytes, whole_millis
 
 OF_PROPERTIES = "properties."

@@ -12,10 +12,22 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-from syphon.amqp import Span, skip
+from syphon.amqp import Span, Value, content, pairs, skip
+from syphon.amqp.section_edit import (
+    LONG_MAP,
+    NULL,
+    SHORT_MAP,
+    ByteRange,
+    Extracted,
+    Outline,
+    extract,
+    fields,
+    keys,
+    outline,
+    value_at,
+)
 
-from .aliases import ALIASES, NOT_CARRIED, PATH, PATH_KEY, PATH_KEY_NO_DURABLE
-from .section_edit import LONG_MAP, SHORT_MAP, ByteRange, Extracted, Outline, content, extract, fields, keys, outline
+from .backlog_message import ALIASES, GROUP_ID, NOT_CARRIED, PATH, PATH_KEY, PATH_KEY_NO_DURABLE, Stamps, stamps_at
 
 _PARTITION = "x-opt-partition-key"
 _PARTITION_KEY = keys((_PARTITION,))
@@ -54,9 +66,15 @@ def parse_layout(data: bytes) -> Layout:
         fields(data, found.properties) if found.properties is not None else [],
         extract(data, found.annotations, NOT_CARRIED),
         aliases,
-        extract(data, found.annotations, _PARTITION_KEY).found.get(_PARTITION),
+        _partition_key(data, found.annotations),
         *_notes(data, found.application, aliases.found.get(PATH)),
     )
+
+
+def _partition_key(data: bytes, annotations: Span | None) -> ByteRange | None:
+    if annotations is None or data.find(_PARTITION.encode(), annotations.start, annotations.end) < 0:
+        return None  # most messages have none
+    return extract(data, annotations, _PARTITION_KEY).found.get(_PARTITION)
 
 
 def _notes(data: bytes, application: Span | None, path: ByteRange | None) -> tuple[bool, int]:
@@ -68,6 +86,34 @@ def _notes(data: bytes, application: Span | None, path: ByteRange | None) -> tup
     key = PATH_KEY_NO_DURABLE if lacks_durable else PATH_KEY
     is_long = data[application.value] == LONG_MAP and value == first + len(key)
     return lacks_durable, LONG_MAP if is_long else SHORT_MAP
+
+
+def identity(data: bytes, layout: Layout) -> tuple[Value, str | None, str | None, Stamps]:
+    """What a message says without aliases: message id, session id, partition key, the broker's stamps.
+
+    It has a session id of its own only if a person put it into the backlog by hand.
+    """
+    message_id: Value = None
+    session_id: Value = None
+    partition_key: Value = None
+    starts = layout.fields
+    if len(starts) > 1:
+        message_id = value_at(data, starts[0], starts[1])
+        if len(starts) > GROUP_ID + 1 and data[starts[GROUP_ID]] != NULL[0]:
+            session_id = value_at(data, starts[GROUP_ID], starts[GROUP_ID + 1])
+    if layout.partition_key is not None:
+        partition_key = value_at(data, *layout.partition_key)
+    return (
+        message_id,
+        session_id if isinstance(session_id, str) else None,
+        _text(partition_key) if isinstance(partition_key, str | bytes) else None,
+        stamps_at(data, layout.annotations.found),
+    )
+
+
+def _text(key: str | bytes) -> str:
+    """A partition key. The SDK writes it as binary when it sends a message again that it has received."""
+    return key if isinstance(key, str) else key.decode(errors="backslashreplace")
 
 
 SectionStarts: TypeAlias = tuple[int, ...]
@@ -166,11 +212,8 @@ def values(data: bytes, layout: Layout) -> Iterator[ByteRange]:
 
 
 def _map_values(data: bytes, span: Span) -> Iterator[ByteRange]:
-    pos, items = content(data, span, 0xC1)
-    for _ in range(items // 2):
-        value = skip(data, pos, span.end)
-        pos = skip(data, value, span.end)
-        yield _held(data, value, pos), pos
+    for _, value, end in pairs(data, span):
+        yield _held(data, value, end), end
 
 
 def _held(data: bytes, start: int, end: int) -> int:

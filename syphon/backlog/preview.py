@@ -8,14 +8,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from syphon.amqp import Malformed, Message, Value, decode
+from syphon.amqp.section_edit import ByteRange, field, value_at
 from syphon.model import DESTINATION_NOT_ALLOWED, PathPatterns, TimeToLive
 
-from .aliases import PATH, SCHEDULED, SCHEDULED_TIME, TIME_TO_LIVE, TTL
-from .broker_stamps import stamps_of
+from .backlog_message import PATH, SCHEDULED, SCHEDULED_TIME, TIME_TO_LIVE, TTL, stamps_of
 from .message_layout import layout_of
 from .queues import not_allowed, not_allowed_text
 from .restoration import Restored, Unrestorable, restore
-from .section_edit import ByteRange, field, value_at
 from .times import FOREVER, InvalidValue, moment, time_to_live, whole_millis
 
 _NO_LIMIT = 2**32 - 1

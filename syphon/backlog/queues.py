@@ -1,4 +1,4 @@
-"""Backlog queues: their names, their documented description, and the paths that no message may be forwarded to.
+"""Backlog queues: their names, their documented description, forbidden paths, and the selection for a command.
 
 A backlog queue is `<primary>/x-servicebus-transfer/<n>` and lives in the secondary namespace (P1). Names of Service Bus
 are not case-sensitive, so reading a name here is not, either.
@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NewType
+from fnmatch import fnmatchcase
+from typing import NamedTuple, NewType
 
-from syphon.model import BACKLOG_MARK, EntityPath, PathPatterns, first_label, never_a_destination
+from syphon.config import PairSettings
+from syphon.model import BACKLOG_MARK, EntityPath, PathPatterns, SyphonError, first_label, never_a_destination
 
 from .times import FOREVER, iso_duration
 
@@ -114,4 +117,57 @@ def _written(name: str, value: int) -> str:
 
 
 DOCUMENTED = BacklogQueueDescription()
-"""The description that P2 asks for."""
+"""The description of a new backlog queue (P2)."""
+
+
+# --- the queues that a command works on ------------------------------------------------------------------------------
+
+
+class NoQueueSelected(SyphonError):
+    """No backlog queue has been selected."""
+
+
+class SelectedQueue(NamedTuple):
+    """One backlog queue to work on, and the pair it belongs to."""
+
+    pair: PairSettings
+    queue: QueueName
+
+
+def queue_names(pair: PairSettings) -> list[QueueName]:
+    """The backlog queues of a pair, according to its settings."""
+    label = primary_label(pair.primary.host, pair.name, pair.primary.name)
+    return [queue.name for queue in backlog_queues(label, pair.backlog_queue_count)]
+
+
+def select_queues(
+    pairs: Sequence[PairSettings], names: Sequence[str] = (), queues: Sequence[str] = ()
+) -> list[SelectedQueue]:
+    """The queues of the pairs with these names that match one of `queues`: an index, a name or a pattern.
+
+    Without names it selects all pairs, without queues all queues. Raises NoQueueSelected for an unknown pair or queue.
+    """
+    known = {pair.name.lower(): pair for pair in pairs}
+    for name in names:
+        if name.lower() not in known:
+            raise NoQueueSelected(f"The settings have no pair '{name}'; they have {', '.join(known)}.")
+    selected = [known[name.lower()] for name in dict.fromkeys(names)] if names else list(pairs)
+    candidates = [SelectedQueue(pair, queue) for pair in selected for queue in queue_names(pair)]
+    for text in queues:
+        if not any(_matches(selected.queue, text) for selected in candidates):
+            raise NoQueueSelected(
+                f"No backlog queue matches '{text}': the queues are {candidates[0].queue} to {candidates[-1].queue}."
+            )
+    return [one for one in candidates if not queues or any(_matches(one.queue, text) for text in queues)]
+
+
+def by_pair(queues: Sequence[SelectedQueue]) -> list[tuple[PairSettings, list[SelectedQueue]]]:
+    """Groups the queues by pair: the queues of a pair share a connection."""
+    groups: dict[str, list[SelectedQueue]] = {}
+    for selected in queues:
+        groups.setdefault(selected.pair.name, []).append(selected)
+    return [(ours[0].pair, ours) for ours in groups.values()]
+
+
+def _matches(queue: str, text: str) -> bool:
+    return queue.rpartition("/")[2] == text if text.isdecimal() else fnmatchcase(queue.lower(), text.lower())

@@ -1,4 +1,4 @@
-"""Restores a backlog message: removes the aliases, and gives back the message as its sender made it (M2).
+"""Restores a backlog message: removes the aliases, and returns the message as its sender made it (M2).
 
 Bytes in, bytes out: no clock, no I/O. Every byte that need not change is copied.
 """
@@ -26,9 +26,21 @@ from syphon.amqp import (
     in_order,
     split,
 )
+from syphon.amqp.section_edit import (
+    NULL,
+    SHORT_MAP,
+    ByteRange,
+    extract,
+    field,
+    fields,
+    keys,
+    value_at,
+    with_fields,
+    with_pairs,
+)
 from syphon.model import EntityPath, TimeToLive
 
-from .aliases import (
+from .backlog_message import (
     CREATION,
     DURABLE,
     EXPIRY,
@@ -42,12 +54,12 @@ from .aliases import (
     SESSION_ID,
     TIME_TO_LIVE,
     TTL,
+    BrokerStamps,
+    deliveries,
     is_string,
     shown,
 )
-from .broker_stamps import BrokerStamps, Stamps, deliveries, stamps_at
-from .message_layout import Layout, layout_of
-from .section_edit import NULL, SHORT_MAP, ByteRange, extract, field, fields, keys, value_at, with_fields, with_pairs
+from .message_layout import Layout, identity, layout_of
 from .times import A_MOMENT, A_TIME_TO_LIVE, EARLIEST, LONGEST, InvalidValue, moment, time_to_live_at, whole_millis
 
 _SCHEDULED_KEY = encode(Symbol(SCHEDULED))
@@ -120,7 +132,7 @@ def _restored(data: bytes, enqueued_at: int | None, now: int, rule: TimeToLive) 
     destination = _destination(data, aliases)
 
     changes: dict[int, bytes] = {}
-    message_id, session_id, partition_key, stamps = read(data, layout)
+    message_id, session_id, partition_key, stamps = identity(data, layout)
     if SESSION_ID in aliases:
         start, end = aliases[SESSION_ID]
         session_id = _session_id(value_at(data, start, end))
@@ -163,34 +175,6 @@ def _restored(data: bytes, enqueued_at: int | None, now: int, rule: TimeToLive) 
     payload = b"".join((*parts, memoryview(data)[body:]))
     found = BrokerStamps(*stamps, delivery_count)
     return Restored(payload, destination, message_id, session_id, partition_key, len(payload), found)
-
-
-def read(data: bytes, layout: Layout) -> tuple[Value, str | None, str | None, Stamps]:
-    """What a message says without aliases: message id, session id, partition key, the broker's stamps.
-
-    It has a session id of its own only if a person put it into the backlog by hand.
-    """
-    message_id: Value = None
-    session_id: Value = None
-    partition_key: Value = None
-    starts = layout.fields
-    if len(starts) > 1:
-        message_id = value_at(data, starts[0], starts[1])
-        if len(starts) > GROUP_ID + 1 and data[starts[GROUP_ID]] != NULL[0]:
-            session_id = value_at(data, starts[GROUP_ID], starts[GROUP_ID + 1])
-    if layout.partition_key is not None:
-        partition_key = value_at(data, *layout.partition_key)
-    return (
-        message_id,
-        session_id if isinstance(session_id, str) else None,
-        _text(partition_key) if isinstance(partition_key, str | bytes) else None,
-        stamps_at(data, layout.annotations.found),
-    )
-
-
-def _text(key: str | bytes) -> str:
-    """A partition key. The SDK writes it as binary when it sends a message again that it has received."""
-    return key if isinstance(key, str) else key.decode(errors="backslashreplace")
 
 
 def destination_of(payload: bytes) -> EntityPath | None:

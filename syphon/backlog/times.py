@@ -25,8 +25,7 @@ from syphon.amqp import (
     Value,
     encode,
 )
-
-from .section_edit import value_at
+from syphon.amqp.section_edit import value_at
 
 Ticks = NewType("Ticks", int)
 """100 ns."""

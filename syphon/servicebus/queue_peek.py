@@ -20,6 +20,7 @@ from functools import partial
 from typing import NamedTuple
 
 from syphon.amqp import Int, Long, Malformed, Map, Section, UInt, Value, decode, split
+from syphon.amqp.section_edit import extract, keys
 from syphon.model import DestinationBusy, DestinationSilent, SyphonError, from_condition
 
 from .connection import Connection
@@ -36,6 +37,7 @@ TURN = 0.2
 FIRST_OF_PARTITION = 1 << 48
 """From here on a sequence number has the partition of a partitioned entity in its upper 16 bits."""
 _SEQUENCE, _STATE = "x-opt-sequence-number", "x-opt-message-state"
+_KEYS = keys((_SEQUENCE, _STATE))
 
 
 class MessageState(IntEnum):
@@ -383,8 +385,7 @@ def stamped(payload: bytes) -> Peeked:
     with suppress(IndexError, struct.error):
         number, code = _usual_stamps(payload)
     if number is None:
-        annotations = _annotations(payload)
-        number, code = annotations.get(_SEQUENCE), annotations.get(_STATE)
+        number, code = _stamps(payload)
     if not isinstance(number, int):
         raise SyphonError(f"A message of {len(payload)} bytes has no {_SEQUENCE}: its place in the queue is unknown.")
     # A missing or unknown state counts as active: the queue must not be reported as empty because of it.
@@ -434,13 +435,16 @@ def _usual_stamps(data: bytes) -> tuple[int | None, int | None]:
     return (number, state) if pos == end else (None, None)
 
 
-def _annotations(payload: bytes) -> Map:
-    """Reads no further than the annotations: the sections after them may not be AMQP at all."""
+def _stamps(payload: bytes) -> tuple[Value, Value]:
+    """The same for all forms. Reads no further than the annotations: the sections after them may not be AMQP at all."""
     try:
         for span in split(payload, until=Section.MESSAGE_ANNOTATIONS):
             if span.section == Section.MESSAGE_ANNOTATIONS:
-                found = decode(payload, span.value, span.end)[0]
-                return found if isinstance(found, Map) else Map()
+                found = extract(payload, span, _KEYS).found
+                number, state = (
+                    decode(payload, *found[name])[0] if name in found else None for name in (_SEQUENCE, _STATE)
+                )
+                return number, state
     except Malformed:
         pass
-    return Map()
+    return None, None

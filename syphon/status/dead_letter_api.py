@@ -24,7 +24,6 @@ from syphon.backlog import (
     DeadLetter,
     DeadLetterFilter,
     DeadLetterSearch,
-    DuplicateWindows,
     Group,
     SelectedQueue,
     grouped,
@@ -33,7 +32,7 @@ from syphon.backlog import (
 from syphon.config import PairSettings
 from syphon.model import SyphonError
 from syphon.servicebus import connected
-from syphon.transfer import DuplicateGuard, Replay, ReplayResult, route_to_backlog, wall_clock
+from syphon.transfer import DuplicateGuard, DuplicateWindows, Replay, ReplayResult, route_to_backlog, wall_clock
 
 from .destination_history import moment
 from .snapshot import StatusModel

@@ -6,7 +6,7 @@ from .dead_letter_import import ImportMessage, ImportResult, LetterImport
 from .dead_letter_replay import NewId, Removal, Replay, ReplayResult
 from .destinations import DestinationBackoff
 from .doorbell import Doorbell
-from .duplicate_guard import DuplicateGuard
+from .duplicate_guard import DuplicateGuard, DuplicateWindows
 from .entity_sender import EntitySender, OutgoingMessage
 from .listener import Listener
 from .peek_watch import Gate, OpenGate, Ring, WaitingMessages
@@ -26,6 +26,7 @@ __all__ = [
     "DestinationBackoff",
     "Doorbell",
     "DuplicateGuard",
+    "DuplicateWindows",
     "Ended",
     "EntitySender",
     "Gate",

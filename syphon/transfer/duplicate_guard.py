@@ -12,25 +12,82 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Self
 
 from syphon.amqp import Malformed
 from syphon.backlog import (
-    LONGEST_WINDOW,
     BrokerStamps,
-    DuplicateWindows,
     Restored,
     Unrestorable,
     UnrestorableReason,
     message_id_of,
+    secondary_administration,
     with_message_id,
 )
-from syphon.model import EntityPath, TimeToLive, duration
+from syphon.config import PairSettings, Via
+from syphon.model import EntityPath, NamespaceGone, NotAuthorized, SyphonError, TimeToLive, duration
+from syphon.servicebus import Administration, AdministrationUnavailable, administration_of
 
 from .route import Route
 
+WINDOW_WITHIN = 15.0
+"""Seconds for the answer about one window: a person waits for it."""
 MARGIN = 600_000
 """Milliseconds that a message must be older than the window: 5 minutes for the longest lock, and 5 for the clocks."""
+LONGEST_WINDOW = 7 * 24 * 3_600_000
+"""The longest window that the service allows, in milliseconds."""
+
+
+class DuplicateWindows:
+    """For how long the entities of a namespace drop messages whose ids they know. It asks once for each entity.
+
+    Only the Manage claim allows the question. Where there is no answer the window is not known, and that is never taken
+    for "no duplicate detection".
+    """
+
+    def __init__(self, open_administration: Callable[[], Administration]) -> None:
+        self.trouble: SyphonError | None = None
+        """Why a window is not known; the first reason, if there are several."""
+        self._open = open_administration
+        self._administration: Administration | None = None
+        self._is_useless = False
+        """Whether the namespace does not answer us: a question for each entity would cost a timeout for each."""
+        self._known: dict[EntityPath, int | None] = {}
+
+    @classmethod
+    def of_backlog(cls, pair: PairSettings) -> Self:
+        return cls(lambda: secondary_administration(pair, timeout=WINDOW_WITHIN))
+
+    @classmethod
+    def of_destinations(cls, pair: PairSettings) -> Self:
+        return cls(lambda: administration_of(pair.primary, Via.ADMIN, "", WINDOW_WITHIN))
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether our credentials may not ask: the Manage claim is missing."""
+        return isinstance(self.trouble, NotAuthorized)
+
+    def of(self, entity: EntityPath) -> int | None:
+        """The window in milliseconds, 0 if the entity detects no duplicates; None if it is not known."""
+        if entity not in self._known:
+            self._known[entity] = None if self._is_useless else self._ask(entity)
+        return self._known[entity]
+
+    def _ask(self, entity: EntityPath) -> int | None:
+        try:
+            if self._administration is None:
+                self._administration = self._open()
+            return self._administration.duplicate_window(entity.name)
+        except SyphonError as error:
+            self.trouble = self.trouble or error
+            self._is_useless = isinstance(error, NotAuthorized | NamespaceGone | AdministrationUnavailable)
+            return None
+
+    def close(self) -> None:
+        if self._administration is not None:
+            self._administration.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
 
-from syphon.amqp import Malformed, Message, Section, Span, batch_parts, decode, encode, split
+from syphon.amqp import Malformed, Message, Section, Span, batch_parts, content, decode, encode, split
 from syphon.amqp.decoding import skip
 from syphon.amqp.frames import read_performative
+from syphon.amqp.section_edit import fields, keys
 from syphon.backlog import NotForBacklog, Restored, Unrestorable, restore, stamps_of, to_backlog
-from syphon.backlog.aliases import NOT_CARRIED
+from syphon.backlog.backlog_message import NOT_CARRIED
 from syphon.backlog.message_layout import Layout, layout_of, parse_layout
-from syphon.backlog.section_edit import content, fields, keys
 from syphon.model import TimeToLive
 from syphon.servicebus.fast_frames import match_disposition, match_transfer
 from tests.support.amqp_equality import assert_same

@@ -185,8 +185,7 @@ class Routes:
             guard.windows.close()
 
     def _guard(self, pair: PairSettings) -> DuplicateGuard:
-        from syphon.backlog import DuplicateWindows
-        from syphon.transfer import DuplicateGuard
+        from syphon.transfer import DuplicateGuard, DuplicateWindows
 
         if pair.name not in self._guards:
             is_backlog = self._target == "backlog"

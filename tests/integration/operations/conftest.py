@@ -22,7 +22,7 @@ from azure.servicebus import (
 from pydantic import SecretStr
 
 from syphon.amqp import Map, Properties, Section, Value, data_section, properties_bytes, section_bytes
-from syphon.backlog.queue_selection import SelectedQueue, select_queues
+from syphon.backlog.queues import SelectedQueue, select_queues
 from syphon.cli import main
 from syphon.config import DestinationSettings, PairSettings, SideSettings
 from syphon.emulator import BackgroundEmulator, Claim, EmulatorSettings, PolicySettings, QueueDescription

@@ -12,7 +12,7 @@ from azure.servicebus import ServiceBusMessage
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syphon.amqp import Int, Long, Map, Message, Section, Symbol, Value, section_bytes
+from syphon.amqp import Int, Long, Malformed, Map, Message, Section, Symbol, Value, decode, section_bytes, split
 from syphon.backlog import read_dead_letters
 from syphon.emulator import Action, Fault, Kind, Operation, Outage
 from syphon.emulator.broker.message import ORDINAL_MASK, BrokeredMessage
@@ -22,7 +22,6 @@ from syphon.servicebus.links import ManagementReply
 from syphon.servicebus.queue_peek import (
     PAGE_BYTES,
     MessageState,
-    _annotations,
     _payloads,
     _usual_stamps,
     peek,
@@ -252,6 +251,17 @@ def _stamped(others: dict[str, Value], number: int, state: int) -> bytes:
 
 _others = st.dictionaries(ascii_text, values, max_size=3)
 _stampings = st.builds(_stamped, _others, st.integers(0, 2**63 - 1), st.integers(0, 2))
+
+
+def _annotations(payload: bytes) -> Map:
+    try:
+        for span in split(payload, until=Section.MESSAGE_ANNOTATIONS):
+            if span.section == Section.MESSAGE_ANNOTATIONS:
+                found = decode(payload, span.value, span.end)[0]
+                return found if isinstance(found, Map) else Map()
+    except Malformed:
+        pass
+    return Map()
 
 
 @given(_stampings | mutated(_stampings) | noise)

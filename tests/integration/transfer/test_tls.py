@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 from syphon.backlog.check import Level, preflight_checks, secondary_administration
 from syphon.backlog.provisioning import plan, provision
-from syphon.backlog.queue_selection import queue_names
+from syphon.backlog.queues import queue_names
 from syphon.config import DestinationSettings, PairSettings, Transport
 from syphon.config import SideSettings as Settings
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, QueueDescription

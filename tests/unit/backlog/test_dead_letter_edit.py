@@ -22,8 +22,8 @@ from syphon.amqp import (
     in_order,
     properties_bytes,
 )
+from syphon.amqp.section_edit import extract, keys, outline
 from syphon.backlog import BadEdit, LetterEdit, message_id_of, put_back, to_backlog, with_message_id
-from syphon.backlog.section_edit import extract, keys, outline
 from syphon.backlog.times import timespan
 from tests.support import backlog_messages
 from tests.support.backlog_messages import Sent

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 
 from syphon.amqp import Map, Message, Section, Symbol, Timestamp, ULong, Value, encode, section_bytes
+from syphon.amqp.section_edit import extract, keys, outline, with_pairs
 from syphon.backlog import to_backlog
 from syphon.backlog.dead_letter_edit import LetterEdit
 from syphon.backlog.dead_letters import DeadLetter, DeadLetterFilter, NotPutBack, grouped, put_back, read
-from syphon.backlog.section_edit import extract, keys, outline, with_pairs
 from syphon.servicebus.queue_peek import stamped
 from tests.support import backlog_messages
 from tests.support.backlog_messages import Sent

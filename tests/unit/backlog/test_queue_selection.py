@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from syphon.backlog.queue_selection import NoQueueSelected, by_pair, select_queues
+from syphon.backlog.queues import NoQueueSelected, by_pair, select_queues
 from syphon.config import PairSettings, SideSettings
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syphon.amqp import Int, Malformed, Map, Section, Symbol, Value, decode, encode, split
-from syphon.backlog.section_edit import extract, fields, keys, outline, with_fields
+from syphon.amqp.section_edit import extract, fields, keys, outline, with_fields
 from tests.support.amqp_strategies import examples, joined, maps, messages, mutated, values
 
 NAMES = keys(("name", "other"))

@@ -10,7 +10,10 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from syphon.amqp import Malformed, Section, Span, Symbol, Value, decode, encode, skip, split
+from .decoding import Malformed, decode
+from .encoding import encode
+from .sections import Section, Span, content, map_starts, split, walk
+from .values import Symbol, Value
 
 NULL = b"\x40"
 SHORT_MAP, LONG_MAP = 0xC1, 0xD1
@@ -88,67 +91,22 @@ def extract(data: bytes, span: Span | None, names: Mapping[bytes, str]) -> Extra
     """Goes through a map and removes the pairs whose keys are among `names` (made by `keys`)."""
     if span is None:
         return EMPTY
-    _, _, start, end = span
-    first, items = content(data, span, 0xC1)
-    if items % 2:
-        raise Malformed(f"the map at byte {start} has a key without a value")
     found: dict[str, ByteRange] = {}
     kept: list[ByteRange] = []
-    pos = run = first
-    # A wrong length leads past the end; the check after the loop finds it.
-    try:
-        for _ in range(items // 2):
-            here = pos
-            size = _SIZE[data[pos]]
-            pos = pos + 2 + data[pos + 1] if size == 0 else pos + size if size > 0 else skip(data, pos, end)
-            value = pos
-            size = _SIZE[data[pos]]
-            pos = pos + size if size > 0 else pos + 2 + data[pos + 1] if size == 0 else skip(data, pos, end)
-            name = names.get(data[here:value])
-            if name is not None:
-                if name in found:
-                    raise Malformed(f"the map at byte {start} has {name} twice")
-                found[name] = (value, pos)
-                if run < here:
-                    kept.append((run, here))
-                run = pos
-    except IndexError:
-        pos = -1
-    if pos != end:
-        raise Malformed(f"the map at byte {start} does not end where its pairs do")
-    if run < end:
-        kept.append((run, end))
-    return Extracted(kept, items // 2 - len(found), found)
-
-
-def content(data: bytes, span: Span, short: int) -> tuple[int, int]:
-    """The start of the items of a list (0xc0) or map (0xc1), and how many items it declares."""
-    _, _, start, end = span
-    code = data[start]
-    if code == short and start + 3 <= end:
-        first, items = start + 3, data[start + 2]
-    elif code == short | 0x10 and start + 9 <= end:
-        first, items = start + 9, int.from_bytes(data[start + 5 : start + 9], "big")
-    else:
-        raise Malformed(f"the section at byte {span.start} is no {'list' if short == 0xC0 else 'map'}")
-    if items > end - first:
-        raise Malformed(f"{items} items at byte {start} cannot fit into {end - first} bytes")
-    return first, items
-
-
-_SIZE = [-1] * 256
-"""The size of a value by its first byte. 0: the second byte is the length. -1: `skip` must find out."""
-for _size, _codes in {
-    1: (0x40, 0x41, 0x42, 0x43, 0x44, 0x45),
-    2: (0x50, 0x51, 0x52, 0x53, 0x54, 0x55, 0x56),
-    3: (0x60, 0x61),
-    5: (0x70, 0x71, 0x72, 0x73, 0x74),
-    9: (0x80, 0x81, 0x82, 0x83, 0x84),
-    17: (0x94, 0x98),
-    0: (0xA0, 0xA1, 0xA3, 0xC0, 0xC1, 0xE0),
-}.items():
-    for _code in _codes:
-        _SIZE[_code] = _size
+    starts = map_starts(data, span)
+    run, each = starts[0], iter(starts)
+    for key, value, after in zip(each, each, starts[2::2], strict=False):
+        name = names.get(data[key:value])
+        if name is not None:
+            if name in found:
+                raise Malformed(f"the map at byte {span.value} has {name} twice")
+            found[name] = (value, after)
+            if run < key:
+                kept.append((run, key))
+            run = after
+    if run < starts[-1]:
+        kept.append((run, starts[-1]))
+    return Extracted(kept, len(starts) // 2 - len(found), found)
 
 
 def value_at(data: bytes, start: int, end: int) -> Value:
@@ -164,7 +122,7 @@ def value_at(data: bytes, start: int, end: int) -> Value:
 
 
 def with_pairs(
-    data: bytes, span: Span | None, section: Section, count: int, pairs: bytes, code: int | None = None
+    data: bytes, span: Span | None, section: Section, count: int, body: bytes, code: int | None = None
 ) -> bytes:
     """The map section with these pairs as its content; empty if there are none.
 
@@ -173,7 +131,7 @@ def with_pairs(
     if count == 0:
         return b""
     head, own = (data[span.start : span.value], data[span.value]) if span else (_descriptor(section), SHORT_MAP)
-    return head + _compound(own if code is None else code, 2 * count, pairs)
+    return head + _compound(own if code is None else code, 2 * count, body)
 
 
 def fits_short(count: int, size: int) -> bool:
@@ -186,21 +144,10 @@ def fields(data: bytes, span: Span) -> list[int]:
     end = span.end
     if data[span.value] == 0x45:
         return [end]
-    pos, count = content(data, span, 0xC0)
+    first, count = content(data, span, 0xC0)
     if count > MOST_FIELDS:
         raise Malformed(f"the list at byte {span.value} has {count} fields, at most {MOST_FIELDS} are possible")
-    starts = []
-    try:
-        for _ in range(count):
-            starts.append(pos)
-            size = _SIZE[data[pos]]
-            pos = pos + size if size > 0 else pos + 2 + data[pos + 1] if size == 0 else skip(data, pos, end)
-    except IndexError:
-        pos = -1
-    if pos != end:
-        raise Malformed(f"the list at byte {span.value} does not end where its fields do")
-    starts.append(pos)
-    return starts
+    return walk(data, first, count, span)
 
 
 def field(data: bytes, span: Span, index: int) -> bytes | None:

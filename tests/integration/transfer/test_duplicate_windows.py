@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from syphon.backlog import DuplicateWindows
 from syphon.emulator.broker.descriptions import QueueDescription
 from syphon.emulator.broker.faults import Action, Fault, Operation
 from syphon.model import EntityPath, NotAuthorized
 from syphon.servicebus.data_plane import DataPlaneAdministration
+from syphon.transfer import DuplicateWindows
 from tests.support.administrations import SENDERS_KEY, Site, site, with_connection_string
 
 ORDERS, PLAIN = EntityPath.of("Orders"), EntityPath.of("plain")
