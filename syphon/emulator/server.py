@@ -59,6 +59,10 @@ class RunningNamespace:
             f"SharedAccessKey={policy.key};UseDevelopmentEmulator=true;"
         )
 
+    def create(self, settings: NamespaceSettings) -> None:
+        """Create the queues and topics of these settings that do not exist yet."""
+        create_configured_entities(self.namespace, settings)
+
     @property
     def connection_count(self) -> int:
         return len(self._connections)

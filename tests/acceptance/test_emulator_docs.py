@@ -63,7 +63,7 @@ def test_the_mistakes_on_the_page_are_told_as_it_says(tmp_path: Path, monkeypatc
 
 def test_the_fixture_on_the_page_works_in_a_project_that_knows_nothing_of_syphon(tmp_path: Path) -> None:
     files = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", WHOLE, re.DOTALL))
-    assert set(files) == {"conftest.py", "test_orders.py"}
+    assert set(files) == {"test_orders.py"}
     for name, code in files.items():
         (tmp_path / name).write_text(code)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
