@@ -1,5 +1,26 @@
 """AMQP 1.0 as bytes: values with their exact types, the sections of a message, frames. No I/O, no Azure."""
 
+from .amqp_values import (
+    Array,
+    Byte,
+    Char,
+    Decimal32,
+    Decimal64,
+    Decimal128,
+    Described,
+    Float,
+    Int,
+    Long,
+    Map,
+    Short,
+    Symbol,
+    Timestamp,
+    UByte,
+    UInt,
+    ULong,
+    UShort,
+    Value,
+)
 from .decoding import Malformed, decode, skip
 from .encoding import compound, encode
 from .sections import (
@@ -21,27 +42,6 @@ from .sections import (
     properties_bytes,
     section_bytes,
     split,
-)
-from .values import (
-    Array,
-    Byte,
-    Char,
-    Decimal32,
-    Decimal64,
-    Decimal128,
-    Described,
-    Float,
-    Int,
-    Long,
-    Map,
-    Short,
-    Symbol,
-    Timestamp,
-    UByte,
-    UInt,
-    ULong,
-    UShort,
-    Value,
 )
 
 __all__ = [

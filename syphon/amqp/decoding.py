@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from .values import (
+from .amqp_values import (
     Array,
     Byte,
     Char,

@@ -7,8 +7,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from .decoding import MAX_EMPTY_ITEMS
-from .values import (
+from .amqp_values import (
     Array,
     Byte,
     Char,
@@ -29,6 +28,7 @@ from .values import (
     UShort,
     Value,
 )
+from .decoding import MAX_EMPTY_ITEMS
 
 Write = Callable[[Any], bytes]
 

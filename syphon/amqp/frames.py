@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
+from .amqp_values import Described, Map, Symbol, UByte, UInt, ULong, UShort, Value
 from .decoding import Malformed, decode
 from .encoding import compound, encode
-from .values import Described, Map, Symbol, UByte, UInt, ULong, UShort, Value
 
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"

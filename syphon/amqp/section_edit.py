@@ -10,10 +10,10 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
+from .amqp_values import Symbol, Value
 from .decoding import Malformed, decode
 from .encoding import encode
 from .sections import Section, Span, content, map_starts, split, walk
-from .values import Symbol, Value
 
 NULL = b"\x40"
 SHORT_MAP, LONG_MAP = 0xC1, 0xD1

@@ -12,9 +12,9 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
 
+from .amqp_values import Map, ULong, Value
 from .decoding import Malformed, decode, skip
 from .encoding import compound, encode
-from .values import Map, ULong, Value
 
 
 class Section(IntEnum):

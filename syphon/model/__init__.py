@@ -56,6 +56,7 @@ from .outcomes import (
     TimeToLive,
     earliest,
 )
+from .retry import RetryPolicy
 
 __all__ = [
     "first_line",
@@ -95,6 +96,7 @@ __all__ = [
     "QueueKey",
     "Renames",
     "Result",
+    "RetryPolicy",
     "SECONDS_BUCKETS",
     "Stats",
     "SyphonError",

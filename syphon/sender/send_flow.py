@@ -13,7 +13,8 @@ from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus.exceptions import MessageSizeExceededError, OperationTimeoutError
 
 from syphon.backlog import NotForBacklog, QueueName, to_backlog
-from syphon.servicebus import RetryPolicy, fill
+from syphon.model import RetryPolicy
+from syphon.servicebus import fill
 
 from .entities import HEALTHY, FailedOver, PrimaryEntity
 from .error_classes import (

@@ -11,7 +11,8 @@ from typing import Generic, TypeVar
 from azure.servicebus import ServiceBusReceiver, ServiceBusSender
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from syphon.servicebus import RetryPolicy, disable_retries, is_shut_down, message_limit, release_sockets
+from syphon.model import RetryPolicy
+from syphon.servicebus import disable_retries, is_shut_down, message_limit, release_sockets
 
 from .error_classes import FailureClass, classify
 

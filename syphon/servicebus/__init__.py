@@ -16,36 +16,30 @@ from .connection import (
     NOTICING_PAUSE,
     Backoff,
     Connection,
-    Wait,
     largest_accepted,
     try_receiver,
     try_sender,
-    wait_for_traffic,
 )
-from .data_plane import DataPlaneAdministration
-from .deferred_receiver import DeferredReceiver
+from .data_plane_administration import DataPlaneAdministration
 from .factory import administration_of, client_of, connected, namespace_of
 from .links import (
+    PING_TYPE,
     Arrival,
     LinkState,
-    ManagementLinks,
-    ManagementReply,
     RawReceiver,
     RawSender,
-    RequestLink,
     Sent,
     Settled,
+    ping_payload,
 )
+from .management_node import DeferredReceiver, ManagementLinks, ManagementReply, RequestLink
 from .namespace import Namespace, NamespaceStatus
-from .opening_errors import explain
 from .pair import Pair, SideFault
-from .ping import PING_TYPE, ping_payload
 from .queue_peek import FIRST_OF_PARTITION, MessageState, Peeked, Peeker, peek, peek_pages, sequence_bounds
-from .runtime import RUNTIME, Runtime
+from .runtime import RUNTIME, Runtime, Wait, wait_for_traffic
 from .sdk_clients import (
     CloseWatch,
     ConnectionDetails,
-    RetryPolicy,
     condition_of,
     connection_details,
     disable_retries,
@@ -58,6 +52,7 @@ from .sdk_clients import (
     watch_close,
 )
 from .sdk_contract import check_contract
+from .sdk_internals import explain
 
 __all__ = [
     "Administration",
@@ -89,7 +84,6 @@ __all__ = [
     "ManagementLinks",
     "ManagementReply",
     "RequestLink",
-    "RetryPolicy",
     "Sent",
     "Settled",
     "SideFault",

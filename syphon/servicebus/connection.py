@@ -1,28 +1,28 @@
-"""A connection to one namespace: its wire with its tokens, the wait for its socket, and the pauses between reopenings.
+"""A connection to one namespace: its wire with its tokens, and the pauses between reopenings.
 
 `try_sender` and `try_receiver` attach a link and close it again, to find out whether our rights suffice.
 """
 
 from __future__ import annotations
 
-import selectors
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from azure.servicebus import ServiceBusClient
 
-from syphon.model import DestinationSilent, SyphonError
+from syphon.model import DestinationSilent, RetryPolicy, SyphonError
 
+from .cbs_tokens import Tokens
 from .links import LinkState, RawLink, RawReceiver, RawSender
+from .runtime import wait_for_traffic
 from .sdk_internals import open_socket
-from .tokens import Tokens
 from .wire import Wire
 
 OPEN_WITHIN = 30.0
 HANDSHAKE_WITHIN = 2.5
 """Seconds for each answer of the peer until AMQP is open, where the end of an outage must be noticed soon. A peer that
-works answers in milliseconds; one that accepts connections and is silent would hold up the next try for OPEN_WITHIN."""
+works answers in milliseconds; one that accepts connections and is silent would hold up the next one for OPEN_WITHIN."""
 ATTACH_WITHIN = 15.0
 STABLE_AFTER = 10.0
 """Seconds. A link or connection that was open for this long has worked."""
@@ -30,9 +30,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 120.0
 NOTICING_PAUSE = 2.5
 """The longest pause where the end of an outage must be noticed within five seconds (D16). The other seconds are for the
 opening itself and for two turns of the listener, on a machine that is busy."""
-
-# Not select(): in a process with a thousand open files it cannot watch further sockets.
-_Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 
 class Connection:
@@ -78,46 +75,25 @@ class Backoff:
 
     Links and connections break in normal operation: the service ends idle links after ten minutes, and whole
     connections when it is updated. Without a pause, one that breaks as soon as it is open would be opened a thousand
-    times a second.
+    times per second.
     """
 
     def __init__(self, longest: float = LONGEST_PAUSE) -> None:
-        self._longest = longest
-        self._pause = 0.0
+        self._policy = RetryPolicy(first=FIRST_PAUSE, longest=longest)
+        self._failures = 0
 
     def reset(self) -> None:
         """Starts over with the shortest pause."""
-        self._pause = 0.0
+        self._failures = 0
 
-    def pause(self, lasted: float, shortest: float = 0.0) -> float:
-        """The seconds to wait before the next opening, after one that lasted so many seconds."""
-        pause = max(shortest, self._pause if lasted < STABLE_AFTER else 0.0)
-        self._pause = min(max(FIRST_PAUSE, 2 * pause), self._longest)
-        return pause
+    def pause(self, lasted: float, at_once: bool = True) -> float:
+        """The seconds to wait before the next opening, after one that lasted so many seconds.
 
-
-Wait = Callable[[Iterable[Wire], float], None]
-"""Waits for traffic on wires: `wait_for_traffic`, or what a simulation does instead."""
-
-
-def wait_for_traffic(wires: Iterable[Wire], seconds: float) -> None:
-    """Writes pending frames, then waits until a socket can be read or written.
-
-    Returns at once if bytes are already decrypted, or a wire has failed. Without wires it only waits.
-    """
-    wires = list(wires)
-    if not wires:
-        time.sleep(seconds)
-        return
-    for wire in wires:
-        wire.flush()
-    with _Selector() as waiting:
-        for wire in wires:
-            if wire.failure is not None or wire.has_unread():
-                return
-            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if wire.wants_to_write() else 0)
-            waiting.register(wire, events)
-        waiting.select(seconds)
+        `at_once`: the first one after a link or connection that worked needs no pause.
+        """
+        failures = max(self._failures if lasted < STABLE_AFTER else 0, 0 if at_once else 1)
+        self._failures = failures + 1
+        return self._policy.pause(failures - 1) if failures else 0.0
 
 
 def try_sender(connection: Connection, path: str) -> SyphonError | None:

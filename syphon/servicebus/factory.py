@@ -128,7 +128,7 @@ class _Clients:
 def administration_of(side: SideSettings, via: Via, name: str, timeout: float = OPERATION_TIMEOUT) -> Administration:
     """The namespace's administration: the data plane, or Resource Manager, where `name` is the resource's name."""
     if via is Via.ARM:
-        from .arm import ArmAdministration
+        from .arm_administration import ArmAdministration
 
         if (arm := side.arm) is None:
             raise ValueError(f"{name} has no arm settings, so Resource Manager cannot find it")
@@ -142,7 +142,7 @@ def administration_of(side: SideSettings, via: Via, name: str, timeout: float = 
             ca_file=_ca_file(side),
             proxy=_proxy(side),
         )
-    from .data_plane import DataPlaneAdministration
+    from .data_plane_administration import DataPlaneAdministration
 
     options: dict[str, Any] = {"timeout": timeout, "ca_file": _ca_file(side), "proxy": _proxy(side)}
     if side.connection_string is not None:

@@ -19,7 +19,7 @@ from syphon.model import Interrupted, SyphonError
 from .sdk_internals import OpenSocket
 
 if TYPE_CHECKING:
-    from .websocket import WebSocketCodec  # comes with an extra
+    from .websocket_codec import WebSocketCodec  # comes with an extra
 
 CHUNK = 262_144
 BYTES_A_TURN = 4 * CHUNK

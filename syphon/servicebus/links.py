@@ -1,4 +1,4 @@
-"""Raw links on a wire: a receiver whose messages stay bytes, a sender with many deliveries in flight, and requests.
+"""Raw links on a wire: a receiver whose messages stay bytes, and a sender with many deliveries in flight.
 
 A link reports events as values that its owner collects. It never waits, and makes no decisions.
 """
@@ -7,18 +7,28 @@ from __future__ import annotations
 
 import itertools
 import os
+import uuid
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from syphon.amqp import Described, Map, Message, Properties, Section, ULong, Value, properties_bytes, section_bytes
+from syphon.amqp import (
+    Described,
+    Header,
+    Map,
+    Properties,
+    Symbol,
+    UInt,
+    ULong,
+    data_section,
+    header_bytes,
+    properties_bytes,
+)
 from syphon.amqp.frames import Attach, Error, Flow, Modified, Rejected, Released, Source, Target
 from syphon.model import Interrupted, SyphonError, from_condition
 
-from .fast_frames import ACCEPTED, ACCEPTED_BYTES
-from .wire import NoMoreLinks, Wire
+from .wire import ACCEPTED, ACCEPTED_BYTES, Wire
 
 T = TypeVar("T")
 
@@ -30,6 +40,12 @@ DEFERRED = Modified(delivery_failed=True, undeliverable_here=True).to_bytes()
 _OUTCOMES = {0x24: "accepted", 0x25: "rejected", 0x26: "released", 0x27: "modified"}
 
 
+PING_TYPE = "application/vnd.ms-servicebus-ping"
+"""The content type by which the service recognises a ping."""
+PING_LIVES = 1000
+"""The time to live of a ping, in milliseconds."""
+
+
 class LinkState(Enum):
     """The states of a link."""
 
@@ -38,7 +54,7 @@ class LinkState(Enum):
     LOST = "lost"
 
 
-def _unique() -> str:
+def unique_name() -> str:
     """A name that no other link or request has. It costs a fifth of a UUID."""
     return os.urandom(18).hex()
 
@@ -52,7 +68,7 @@ class RawLink:
         self.state = LinkState.ATTACHING
         self.was_open = False
         self.error: SyphonError | None = None
-        self.name = f"syphon-{kind}-{_unique()}"
+        self.name = f"syphon-{kind}-{unique_name()}"
         self.handle = wire.add(self, self.name)
         self._since = wire.now()
 
@@ -316,121 +332,6 @@ class RawReceiver(RawLink):
         return super().awaits_answer_since()
 
 
-@dataclass(frozen=True, slots=True)
-class ManagementReply:
-    """The answer of a node to a request: its status, and the message that has its body."""
-
-    status: int
-    description: str
-    condition: str
-    message: Message
-
-    @property
-    def body(self) -> Value:
-        """The body, decoded now: few callers need it, and that of a peek is large. Raises Malformed."""
-        return self.message.read(Section.VALUE)
-
-
-class RequestLink:
-    """Sends requests to a node ($cbs, or an entity's $management) and receives its replies."""
-
-    def __init__(self, wire: Wire, node: str) -> None:
-        self._replies = _ReplyLink(wire, node)
-        try:
-            self._requests: RawSender[str] = RawSender(wire, node)
-        except NoMoreLinks:
-            self._replies.close()
-            raise
-        self._queued: deque[bytes] = deque()
-
-    @property
-    def error(self) -> SyphonError | None:
-        return self._replies.error or self._requests.error
-
-    def ask(self, properties: dict[str, Value], body: Value, answered: Callable[[ManagementReply], None]) -> None:
-        request_id = _unique()
-        self._replies.expect(request_id, answered)
-        self._queued.append(
-            properties_bytes(Properties(message_id=request_id, reply_to=self._replies.name))
-            + section_bytes(Section.APPLICATION_PROPERTIES, Map.of(properties))
-            + section_bytes(Section.VALUE, body)
-        )
-        self.work()
-
-    def work(self) -> None:
-        """Sends queued requests as soon as both links are open."""
-        while self._queued and self._replies.state is LinkState.OPEN and self._requests.has_room():
-            self._requests.send(self._queued.popleft(), 0, "")
-        self._requests.results.clear()
-
-    def close(self) -> None:
-        self._requests.close()
-        self._replies.close()
-
-
-class ManagementLinks:
-    """The management node of an entity, over one pair of links for all who ask it: a connection has few links."""
-
-    def __init__(self, entity: str) -> None:
-        self.entity = entity
-        self._link: RequestLink | None = None
-
-    def link(self, wire: Wire) -> RequestLink:
-        """The links to it. New ones if the last ones were lost: whoever has asked on those sees their `error`."""
-        if self._link is None or self._link.error is not None:
-            self.close()
-            self._link = RequestLink(wire, f"{self.entity}/$management")
-        return self._link
-
-    def work(self) -> None:
-        if self._link is not None:
-            self._link.work()
-
-    def close(self) -> None:
-        if self._link is not None:
-            self._link.close()
-            self._link = None
-
-
-class _ReplyLink(RawLink):
-    """The link on which a node's replies arrive."""
-
-    def __init__(self, wire: Wire, node: str) -> None:
-        super().__init__(wire, "replies", node)
-        self._expected: dict[str, tuple[Callable[[ManagementReply], None], float]] = {}
-        self._count = 0
-        wire.send(Attach(self.name, self.handle, RECEIVER, 1, 0, Source(node), Target(self.name)))
-
-    def expect(self, request_id: str, answered: Callable[[ManagementReply], None]) -> None:
-        self._expected[request_id] = answered, self.wire.now()
-
-    def on_attach(self, attach: Attach) -> None:
-        super().on_attach(attach)
-        self._count = attach.initial_delivery_count or 0
-        self.wire.grant(self.handle, self._count, 100)
-
-    def on_message(self, delivery_id: int, tag: bytes, payload: bytes) -> None:  # noqa: ARG002  a reply is not settled
-        message = Message(payload)
-        self._count += 1
-        self.wire.grant(self.handle, self._count, 100)
-        answered, _ = self._expected.pop(str(message.properties().correlation_id), (None, 0.0))
-        if answered is not None:
-            answered(_reply(message))
-
-    def awaits_answer_since(self) -> float | None:
-        if self._expected:
-            return next(iter(self._expected.values()))[1]
-        return super().awaits_answer_since()
-
-
-def _reply(message: Message) -> ManagementReply:
-    properties = message.application_properties()
-    status = properties.get("statusCode") if "statusCode" in properties else properties.get("status-code")
-    text = properties.get("statusDescription") or properties.get("status-description") or ""
-    condition = properties.get("errorCondition") or ""
-    return ManagementReply(int(status) if isinstance(status, int) else 0, str(text), str(condition), message)
-
-
 def outcome_error(state: object, wanted: str) -> SyphonError | None:
     """None if a delivery state is the wanted outcome; otherwise the error that it means.
 
@@ -450,3 +351,17 @@ def outcome_error(state: object, wanted: str) -> SyphonError | None:
     if name == wanted:
         return None
     return Interrupted(f"The service answered '{name}', not '{wanted}' as requested.")
+
+
+def ping_payload() -> bytes:
+    """An encoded ping: an empty message that shows whether an entity accepts messages, and is never delivered (F5).
+
+    It has a session id because an entity with sessions requires one.
+    """
+    return (
+        header_bytes(Header(ttl=UInt(PING_LIVES)))
+        + properties_bytes(
+            Properties(message_id=str(uuid.uuid4()), content_type=Symbol(PING_TYPE), group_id=str(uuid.uuid4()))
+        )
+        + data_section(b"")
+    )

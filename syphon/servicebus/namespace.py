@@ -1,4 +1,4 @@
-"""One namespace of a pair: a connection that is opened in the background, and reopened when it breaks; and a status.
+"""One namespace of a pair: its status (`Lifecycle`), and a connection that is opened and reopened in the background.
 
 Opening takes half a second at best and half a minute at worst. The user does not wait for it: it asks for the
 connection in each turn of its loop, and gets None until there is one. That is an outage and not a fault (C3): the
@@ -11,20 +11,20 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import partial
 
 from syphon.model import DestinationUnreachable, Faulted, Interrupted, SyphonError, Waits
 
-from .connection import FIRST_PAUSE, LONGEST_PAUSE, OPEN_WITHIN, Backoff, Connection
+from .connection import LONGEST_PAUSE, OPEN_WITHIN, Backoff, Connection
 
 HEARSAY = 5.0
-"""Seconds for which a namespace counts as reachable after another connection has reached it. Slots report once a
-second."""
+"""Seconds for which a namespace counts as reachable after another connection has reached it. Slots report once
+per second."""
 
 GIVE_UP_AFTER = 2 * OPEN_WITHIN
-"""Seconds after which an opening is no longer waited for. It has its own limit, and may begin anew once. That limit
+"""Seconds after which an opening is no longer waited for. It has its own limit, and may restart once. That limit
 misses a proxy that sends its answer byte by byte: nothing of ours has the socket yet."""
 
 
@@ -37,19 +37,66 @@ class NamespaceStatus(StrEnum):
     FAULTED = "faulted"
 
 
+NEXT: Mapping[NamespaceStatus, frozenset[NamespaceStatus]] = {
+    NamespaceStatus.OPENED: frozenset({NamespaceStatus.CLOSING, NamespaceStatus.CLOSED, NamespaceStatus.FAULTED}),
+    NamespaceStatus.CLOSING: frozenset({NamespaceStatus.CLOSED, NamespaceStatus.FAULTED}),
+    NamespaceStatus.CLOSED: frozenset(),
+    NamespaceStatus.FAULTED: frozenset(),
+}
+"""The states that may follow each state. All other changes are ignored: the first end counts."""
+
+
 class NamespaceClosed(Faulted):
     """The namespace was closed while it was in use."""
 
 
 def _nothing() -> None:
-    """There is no client to close, or nobody to tell."""
+    """There is no client to close, or no listener."""
 
 
 def _in_a_thread(open_connection: Callable[[], None], name: str) -> None:
     threading.Thread(target=open_connection, name=name, daemon=True).start()
 
 
-class Namespace:
+class Lifecycle:
+    """The status of a namespace, since when it has it, and why. Any thread may read and change it."""
+
+    def __init__(self, name: str, now: Callable[[], float]) -> None:
+        self.name = name
+        self.now = now
+        self.status = NamespaceStatus.OPENED
+        self.has_ended = False
+        """Whether it is closed or faulted: its status as a flag, which every turn of every pump reads."""
+        self.since = now()
+        self.reason: SyphonError | None = None
+        """Why the namespace is faulted."""
+        self.on_end: Callable[[], None] = _nothing
+        """Called when it is closed or faulted, once, in the thread that did it."""
+        self._lock = threading.Lock()
+
+    def closing(self) -> None:
+        """Marks it as about to be closed: its user finishes the messages in flight first."""
+        self._become(NamespaceStatus.CLOSING)
+
+    def close(self) -> None:
+        """Marks it as closed."""
+        self._become(NamespaceStatus.CLOSED)
+
+    def fault(self, reason: SyphonError) -> None:
+        """Marks it as unusable. Its user gets the reason the next time it asks for the connection."""
+        self._become(NamespaceStatus.FAULTED, reason)
+
+    def _become(self, status: NamespaceStatus, reason: SyphonError | None = None) -> None:
+        with self._lock:
+            if status not in NEXT[self.status]:
+                return
+            self.reason, self.since, self.status = reason, self.now(), status
+            self.has_ended = not NEXT[status]
+        if self.has_ended:
+            self.on_end()
+
+
+class Namespace(Lifecycle):
     """A namespace that one thread uses. Other threads may read its status, and fault it."""
 
     def __init__(
@@ -61,24 +108,15 @@ class Namespace:
         longest_pause: float = LONGEST_PAUSE,
         begin: Callable[[Callable[[], None], str], None] = _in_a_thread,
     ) -> None:
-        """Tries begin at most `longest_pause` seconds apart, unless the service asks for more or a try takes longer.
+        """Attempts begin at most `longest_pause` seconds apart, unless the service requests more or one takes longer.
 
         `begin` starts an opening in the background and returns at once.
         """
-        self.name = name
-        self.now = now
+        super().__init__(name, now)
         self.error: SyphonError | None = None
-        """Why the namespace cannot be reached at the moment; None if it can."""
-        self.status = NamespaceStatus.OPENED
-        self.has_ended = False
-        """Whether it is closed or faulted: its status as a flag, which every turn of every pump asks for."""
+        """Why the namespace is unreachable at the moment; None if it can be reached."""
         self.has_been_connected = False
         """Whether it has ever accepted our credentials."""
-        self.since = now()
-        self.reason: SyphonError | None = None
-        """Why the namespace is faulted."""
-        self.on_end: Callable[[], None] = _nothing
-        """Called when it is closed or faulted, once, in the thread that did it."""
         self._connect = connect
         self._close_client = close_client
         self._longest_pause = longest_pause
@@ -92,9 +130,8 @@ class Namespace:
         self._reached_at: float | None = None
         """When another connection was last known to have reached the namespace."""
         self._told: bool | None = None
-        """What another thread has found since the last look: that the namespace can be reached, or that it cannot."""
+        """What another thread has found since the last check: that the namespace can be reached, or that it cannot."""
         self._backoff = Backoff(longest_pause)
-        self._lock = threading.Lock()
 
     def another(self) -> Namespace:
         """The same namespace with a connection of its own, for links that do not fit on one. This one has the client,
@@ -149,7 +186,7 @@ class Namespace:
         elif isinstance(opened, SyphonError):
             self.error = None if self._is_reached_elsewhere else opened
             # From the beginning of the try: one that took long has waited already.
-            pause = self._tried_at + self._backoff.pause(0.0, FIRST_PAUSE)
+            pause = self._tried_at + self._backoff.pause(0.0, at_once=False)
             self._next_try = max(self.now(), pause, self.now() + _asked_for(opened))
         elif opened is not None:
             raise opened
@@ -207,35 +244,16 @@ class Namespace:
         reached_at = self._reached_at
         return reached_at is not None and self.now() < reached_at + HEARSAY
 
-    # --- the status ----------------------------------------------------------------------------------------------
-
     @property
     def is_connected(self) -> bool:
         """Whether there is a connection, as far as we know. Other threads may ask."""
         connection = self._connection
         return connection is not None and connection.wire.failure is None
 
-    def closing(self) -> None:
-        """Marks it as about to be closed: its user finishes the messages in hand first."""
-        self._become(NamespaceStatus.CLOSING)
-
     def close(self) -> None:
         """Closes the connection. One that is still being opened is closed as soon as it is open."""
-        self._become(NamespaceStatus.CLOSED)
+        super().close()
         self._release()
-
-    def fault(self, reason: SyphonError) -> None:
-        """Marks it as unusable. Its user gets the reason the next time it asks for the connection."""
-        self._become(NamespaceStatus.FAULTED, reason)
-
-    def _become(self, status: NamespaceStatus, reason: SyphonError | None = None) -> None:
-        with self._lock:
-            if self.has_ended or self.status is status:
-                return
-            self.reason, self.since, self.status = reason, self.now(), status
-            self.has_ended = status in (NamespaceStatus.CLOSED, NamespaceStatus.FAULTED)
-        if self.has_ended:
-            self.on_end()
 
     def _release(self) -> None:
         with self._lock:

@@ -24,7 +24,7 @@ from syphon.amqp.section_edit import extract, keys
 from syphon.model import DestinationBusy, DestinationSilent, SyphonError, from_condition
 
 from .connection import Connection
-from .links import ManagementLinks, ManagementReply, RequestLink
+from .management_node import ManagementLinks, ManagementReply, RequestLink
 
 PAGE = 250
 """The most messages that Service Bus returns at once."""

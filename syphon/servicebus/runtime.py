@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
+import selectors
 import threading
 import time
 from collections.abc import Callable, Iterable
 
-from .connection import wait_for_traffic
 from .wire import Wire
+
+# Not select(): in a process with a thousand open files it cannot watch further sockets.
+_Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
+
+Wait = Callable[[Iterable[Wire], float], None]
+"""Waits for traffic on wires: `wait_for_traffic`, or what a simulation does instead."""
+
+
+def wait_for_traffic(wires: Iterable[Wire], seconds: float) -> None:
+    """Writes pending frames, then waits until a socket can be read or written.
+
+    Returns at once if bytes are already decrypted, or a wire has failed. Without wires it only waits.
+    """
+    wires = list(wires)
+    if not wires:
+        time.sleep(seconds)
+        return
+    for wire in wires:
+        wire.flush()
+    with _Selector() as waiting:
+        for wire in wires:
+            if wire.failure is not None or wire.has_unread():
+                return
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if wire.wants_to_write() else 0)
+            waiting.register(wire, events)
+        waiting.select(seconds)
 
 
 class Runtime:

@@ -16,9 +16,10 @@ from typing import Any, NoReturn
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch, TransportType
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from .opening_errors import MISSING
+from syphon.model import RetryPolicy
+
 from .proxy import HttpProxy
-from .sdk_internals import close_with_socket
+from .sdk_internals import MISSING, close_with_socket
 
 _UNLIMITED = 2**62
 _DATA = 5
@@ -62,20 +63,6 @@ def condition_of(error: BaseException) -> str | None:
         return "amqp:not-found"
     condition: object = getattr(error, "_condition", None)
     return str(getattr(condition, "value", condition)) if condition is not None else None
-
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """How often, and after which pauses, a client retries."""
-
-    total: int
-    factor: float = 0.8
-    longest: float = 120.0
-    fixed: bool = False
-
-    def pause(self, retried: int) -> float:
-        """Seconds before the next retry, after so many retries."""
-        return min(self.longest, self.factor if self.fixed else self.factor * 2.0**retried)
 
 
 def disable_retries(sender: Any) -> RetryPolicy:

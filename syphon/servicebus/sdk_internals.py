@@ -1,7 +1,7 @@
 """Opening a connection: the SDK does that, with its private names, and we take its socket over.
 
 The SDK's message objects cannot carry an ordinary .NET message (a decimal property makes its receiver return nothing
-for ever), and its links settle one message per round trip. So the SDK handles connection strings, credentials, TLS,
+forever), and its links settle one message per round trip. So the SDK handles connection strings, credentials, TLS,
 SASL and the first token. After that the socket is ours (`wire`), and messages pass as bytes.
 
 `sdk_clients` has the other private names that we use; all are listed in `sdk_contract`.
@@ -21,18 +21,26 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from azure.servicebus import ServiceBusClient, TransportType
+from azure.servicebus.exceptions import ServiceBusAuthenticationError, ServiceBusAuthorizationError
 
-from syphon.model import DestinationMissing, Extra, Faulted, NotAuthorized
+from syphon.model import (
+    DestinationMissing,
+    DestinationUnreachable,
+    Extra,
+    Faulted,
+    NamespaceGone,
+    NotAuthorized,
+    SyphonError,
+)
 
-from .opening_errors import explain
 from .proxy import HttpProxy
 
 if TYPE_CHECKING:
-    from .websocket import WebSocketCodec  # comes with an extra
+    from .websocket_codec import WebSocketCodec  # comes with an extra
 
 
 class HandshakeInTime(ssl.SSLContext):
-    """Trusts the authorities that the SDK would trust. The SDK would wait for the peer's handshake for ever; this one
+    """Trusts the authorities that the SDK would trust. The SDK would wait forever for the peer's handshake; this one
     has a time limit."""
 
     within: float
@@ -53,13 +61,13 @@ class HandshakeInTime(ssl.SSLContext):
 
 
 class Watchdog(threading.Thread):
-    """Ends an opening that takes too long: the SDK waits for ever for a peer that accepts the connection and is silent.
+    """Ends an opening that takes too long: the SDK waits forever for a peer that accepts the connection and is silent.
 
-    A load balancer whose service is down is such a peer. Without the watchdog the opening would never be tried again.
+    A load balancer whose service is down is such a peer. Without the watchdog the opening would never be retried.
     """
 
-    LOOK = 0.25
-    """Seconds between two looks at the handshake."""
+    CHECK_EVERY = 0.25
+    """Seconds between two checks of the handshake."""
 
     def __init__(
         self, timeout: float, cut_off: Callable[[], None], handshake: float, is_in_handshake: Callable[[], bool]
@@ -85,7 +93,7 @@ class Watchdog(threading.Thread):
         """Returns when one of the two limits is over."""
         now = began = time.monotonic()
         since: float | None = None
-        while now < began + self._timeout and not self._over.wait(self.LOOK):
+        while now < began + self._timeout and not self._over.wait(self.CHECK_EVERY):
             now = time.monotonic()
             if not self._is_in_handshake():
                 since = None
@@ -102,7 +110,7 @@ class Watchdog(threading.Thread):
 EMULATOR_PORT = 5672
 """The SDK's port for a local emulator whose connection string names none. Our emulator speaks HTTP there too."""
 IDLE_TIMEOUT = 60
-"""The peer must send something within so many seconds, at least a heartbeat. By default the SDK asks for none."""
+"""The peer must send something within this many seconds, at least a heartbeat. By default the SDK requests none."""
 WEBSOCKET_ANSWER_WITHIN = 10.0
 """Seconds for each answer until a WebSocket is open: of the proxy, of TLS and of the service. The SDK has one second,
 which is short for a tunnel through a proxy."""
@@ -245,7 +253,7 @@ def _open_websocket(handler: Any, open_handler: Callable[..., None], **options: 
 
 
 def _take_websocket(websocket: Any) -> tuple[socket.socket, WebSocketCodec]:
-    from .websocket import take_over  # it needs an extra
+    from .websocket_codec import take_over  # it needs an extra
 
     return take_over(websocket)
 
@@ -274,3 +282,47 @@ def close_with_socket(handler: Any, close: Callable[[], None]) -> None:
             if hasattr(transport.sock, "frame_buffer"):
                 transport.sock.shutdown()  # a WebSocket: its `close` would wait for the peer's answer
             transport.close()
+
+
+# --- errors of an opening, in the operator's words -------------------------------------------------------------------
+
+REFUSED = (401, 403)
+MISSING = 404
+NO_SUCH_HOST = ("Name or service not known", "nodename nor servname provided")
+NO_CONNECTION = "Failed to initiate the connection due to exception: "
+NO_ADDRESS = "Failed to authenticate the connection due to exception: "
+"""What the SDK says if a host name cannot be looked up, with WebSockets."""
+
+
+def explain(error: Exception, namespace: str, entity: str, proxy: HttpProxy | None = None) -> SyphonError:
+    """Our error for one of the SDK's, in the operator's words. Only the first line of the SDK's text is kept."""
+    # Errors of the SDK's lower layer begin with a condition that says little. Their description says what happened.
+    text = str(getattr(error, "description", None) or error).partition("\n")[0]
+    where = f"{namespace}, entity '{entity}'" if entity else namespace
+    status: object = getattr(error, "status_code", None)  # a refused token has one; the SDK's other errors have none
+    kind = type(error).__name__
+    if kind == "WebSocketBadStatusException":
+        return DestinationUnreachable(f"{where}: no connection: the WebSocket was refused with HTTP status {status}")
+    if kind == "WebSocketProxyException":
+        return _explain_proxy(text, where, proxy)
+    if isinstance(error, ServiceBusAuthenticationError | ServiceBusAuthorizationError) or status in REFUSED:
+        return NotAuthorized(f"{where}: the credentials were refused ({text}). Check the key or role, and its claims.")
+    if status == MISSING:
+        return DestinationMissing(f"{where}: no queue or topic of that name.")
+    # Only for a name that is known not to exist: if the name service itself is down, that is an outage (C3).
+    if any(words in text for words in NO_SUCH_HOST):
+        if proxy is not None:  # which looks up all other names
+            return DestinationUnreachable(f"{where}: no connection: the host of the proxy {proxy} is not known")
+        return NamespaceGone(f"{where}: no such host. Check the namespace's name.")
+    is_plain = isinstance(error, TimeoutError) or NO_CONNECTION in text or NO_ADDRESS in text
+    what = text.removeprefix(NO_CONNECTION).removeprefix(NO_ADDRESS) if is_plain else f"{kind}: {text}"
+    via = f" (through the proxy {proxy})" if proxy is not None else ""
+    return DestinationUnreachable(f"{where}: no connection{via}: {what}")
+
+
+def _explain_proxy(text: str, where: str, proxy: HttpProxy | None) -> SyphonError:
+    # Without settings of a proxy, websocket-client takes one from the environment.
+    name = "the proxy of the environment" if proxy is None else f"the proxy {proxy}"
+    if text.endswith(" 407"):
+        return NotAuthorized(f"{where}: {name} refused our credentials (407). Check the proxy's username and password.")
+    return DestinationUnreachable(f"{where}: no connection: {name} opened no tunnel: {text}")

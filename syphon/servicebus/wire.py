@@ -1,7 +1,7 @@
 """An AMQP session with a namespace, driven by its owner: one thread, one session, many links.
 
 No call here blocks. The owner waits for the socket (`fileno`), then calls `read`, lets the links work and calls
-`flush`; once in a while `tick` sends heartbeats and looks for peers that have gone silent. Two threads must never use
+`flush`; once in a while `tick` sends heartbeats and checks for silent peers. Two threads must never use
 one wire.
 
 We do not use the SDK's session, because one connection of ours carries links to many destinations (an attach costs one
@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import re
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from syphon.amqp import Malformed, UInt, Value, compound, decode
+from syphon.amqp import Described, Malformed, UInt, ULong, Value, compound, decode, encode
 from syphon.amqp.frames import (
     EMPTY_FRAME,
     Attach,
@@ -34,17 +35,6 @@ from syphon.amqp.frames import (
 )
 from syphon.model import Interrupted, SyphonError, Waits, connection_ended, link_ended
 
-from .fast_frames import (
-    ACCEPTED,
-    ACCEPTED_BYTES,
-    CHANNEL,
-    COMPLETION_HEAD,
-    COMPLETION_TAIL,
-    DISPOSITION,
-    TRANSFER,
-    match_disposition,
-    match_transfer,
-)
 from .frame_socket import FrameSocket
 from .sdk_internals import OpenSocket
 
@@ -53,6 +43,63 @@ SILENCE = 60.0
 """Seconds without a byte after which a connection that owes us an answer counts as dead."""
 LATEST_ANSWER = 120.0
 """Seconds that an answer may take on a connection that is alive. An owner with less time closes the link earlier."""
+
+# --- the usual frames ------------------------------------------------------------------------------------------------
+#
+# Each message costs a transfer, and a disposition `accepted`, each way. In their usual forms these two are matched and
+# written without the codec. AMQP allows other forms of both; those are decoded in full, with the same result.
+
+CHANNEL = 2
+"""The channel of our session. The SDK uses channel 1."""
+
+TRANSFER, DISPOSITION = b"\x00\x53\x14", b"\x00\x53\x15"
+
+ACCEPTED = Described(ULong(0x24), [])
+ACCEPTED_BYTES = encode(ACCEPTED)
+COMPLETION_TAIL = b"\x40\x42" + ACCEPTED_BYTES
+COMPLETION_HEAD = frame(CHANNEL, DISPOSITION + compound(0xC0, 5, b"\x41\x70" + bytes(4) + COMPLETION_TAIL))
+COMPLETION_HEAD = COMPLETION_HEAD[: -len(COMPLETION_TAIL) - 4]
+"""The frame that completes one delivery is this head, the delivery id in 4 bytes, and the tail. Every message needs
+one."""
+
+_UINT = rb"(\x43|\x52.|\x70.{4})"
+_TRANSFER = re.compile(
+    rb"\x00\x53\x14\xc0(.)(.)" + _UINT + _UINT + rb"\xa0\x10(.{16})(?:\x40|\x43|\x52.|\x70.{4})[\x40\x42][\x40\x42]"
+    rb"([\x40\x42]{4}[\x40-\x42]|[\x40\x42]{0,4})",
+    re.DOTALL,
+).match
+_DISPOSITION = re.compile(
+    rb"\x00\x53\x15\xc0(.)(.)([\x41\x42])" + _UINT + rb"(?:\x40|\4)\x41\x00\x53\x24\x45([\x40-\x42]?)", re.DOTALL
+).fullmatch
+
+
+def match_transfer(data: bytes, start: int, end: int) -> tuple[int, int, bytes, int] | None:
+    """Recognises a whole message in one frame, unsettled, with a lock token as its tag.
+
+    Returns the link's handle, the delivery id, the lock token, and where the message begins.
+    """
+    found = _TRANSFER(data, start, end)
+    if found is None:
+        return None
+    size, count, handle, delivery_id, token, rest = found.groups()
+    payload = found.end()
+    if payload != start + 5 + size[0] or count[0] != 6 + len(rest):
+        return None
+    return int.from_bytes(handle[1:], "big"), int.from_bytes(delivery_id[1:], "big"), token, payload
+
+
+def match_disposition(data: bytes, start: int, end: int) -> tuple[bool, int] | None:
+    """Recognises one delivery, accepted and settled. Returns the role of the peer that says so, and the delivery id."""
+    found = _DISPOSITION(data, start, end)
+    if found is None:
+        return None
+    size, count, role, delivery_id, rest = found.groups()
+    if end != start + 5 + size[0] or count[0] != 5 + len(rest):
+        return None
+    return role == b"\x41", int.from_bytes(delivery_id[1:], "big")
+
+
+# --- the session -----------------------------------------------------------------------------------------------------
 
 
 class NoMoreLinks(Waits):

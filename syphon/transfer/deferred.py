@@ -217,7 +217,7 @@ class DeferredSource:
 
     def _receiver(self, connection: Connection) -> DeferredReceiver:
         if not self._receivers or self._receivers[-1].state is LinkState.LOST:
-            self._receivers.append(DeferredReceiver(self._node, connection))
+            self._receivers.append(DeferredReceiver(self._node, connection.wire))
         return self._receivers[-1]
 
     def _chosen(self, most: int) -> list[DeferredMessage]:

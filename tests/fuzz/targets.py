@@ -17,7 +17,7 @@ from syphon.backlog import NotForBacklog, Restored, Unrestorable, restore, stamp
 from syphon.backlog.backlog_message import NOT_CARRIED
 from syphon.backlog.message_layout import Layout, layout_of, parse_layout
 from syphon.model import TimeToLive
-from syphon.servicebus.fast_frames import match_disposition, match_transfer
+from syphon.servicebus.wire import match_disposition, match_transfer
 from tests.support.amqp_equality import assert_same
 
 NOW = 1_700_000_000_000

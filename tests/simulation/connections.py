@@ -13,9 +13,9 @@ from urllib.parse import quote_plus
 from syphon.amqp.frames import AMQP_HEADER, Open, frame, read_performative
 from syphon.model import DestinationUnreachable, SyphonError
 from syphon.servicebus import Connection, Namespace
+from syphon.servicebus.cbs_tokens import Tokens
 from syphon.servicebus.connection import LONGEST_PAUSE, OPEN_WITHIN
 from syphon.servicebus.sdk_internals import IDLE_TIMEOUT, OpenSocket
-from syphon.servicebus.tokens import Tokens
 from syphon.servicebus.wire import Wire
 
 from .network import Link

@@ -21,7 +21,7 @@ from azure.servicebus.exceptions import (
 from syphon.amqp import Properties, data_section, properties_bytes
 from syphon.amqp.frames import BATCH_FORMAT
 from syphon.backlog import QueueName
-from syphon.model import DestinationBusy, Interrupted, SyphonError
+from syphon.model import DestinationBusy, Interrupted, RetryPolicy, SyphonError
 from syphon.sender import BothSidesFailed, PairOptions
 from syphon.sender.entities import PrimaryEntity
 from syphon.sender.failover import BacklogQueuePool, Failover
@@ -36,7 +36,7 @@ from syphon.sender.send_flow import (
     UsePrimary,
     watch_entity,
 )
-from syphon.servicebus import RawSender, RetryPolicy
+from syphon.servicebus import RawSender
 
 from .checker import PING_ID
 from .connections import simulated_namespace

@@ -16,8 +16,8 @@ from syphon.emulator.broker.faults import Fault, Outage
 from syphon.emulator.broker.namespace import BrokerNamespace as Namespace
 from syphon.emulator.settings import PolicySettings
 from syphon.servicebus.administration import Administration
-from syphon.servicebus.arm import ArmAdministration
-from syphon.servicebus.data_plane import DataPlaneAdministration
+from syphon.servicebus.arm_administration import ArmAdministration
+from syphon.servicebus.data_plane_administration import DataPlaneAdministration
 
 KEY = "cm9vdCBvZiBhbGwgZXZpbA=="
 SENDERS_KEY = "c2VuZCBhbmQgbm90aGluZyBlbHNl"

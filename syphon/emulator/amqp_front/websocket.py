@@ -1,7 +1,7 @@
 """AMQP over WebSockets, as on port 443 of Service Bus: a layer between the socket and an AMQP connection.
 
 The AMQP connection does not know of it: the layer is the transport that the connection writes to. The frames that carry
-AMQP are read and made by `syphon.amqp.websocket`; wsproto does the rest of the protocol, without I/O.
+AMQP are read and made by `syphon.amqp.websocket_frames`; wsproto does the rest of the protocol, without I/O.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from wsproto.events import (
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import RemoteProtocolError
 
-from syphon.amqp.websocket import FrameSorter, Piece, server_message
+from syphon.amqp.websocket_frames import FrameSorter, Piece, server_message
 
 from .connection import AmqpConnection
 

@@ -34,8 +34,8 @@ from syphon.servicebus.administration import (
     EntityConflict,
     QueueInfo,
 )
-from syphon.servicebus.arm import ArmAdministration
-from syphon.servicebus.data_plane import DataPlaneAdministration
+from syphon.servicebus.arm_administration import ArmAdministration
+from syphon.servicebus.data_plane_administration import DataPlaneAdministration
 from tests.support.administrations import (
     BOTH,
     KEY,

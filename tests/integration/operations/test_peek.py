@@ -18,7 +18,7 @@ from syphon.emulator import Action, Fault, Kind, Operation, Outage
 from syphon.emulator.broker.message import ORDINAL_MASK, BrokeredMessage
 from syphon.emulator.broker.message_store import MessageStore
 from syphon.model.errors import DestinationMissing, DestinationSilent, Interrupted, NotAllowedByEntity, NotAuthorized
-from syphon.servicebus.links import ManagementReply
+from syphon.servicebus.management_node import ManagementReply
 from syphon.servicebus.queue_peek import (
     PAGE_BYTES,
     MessageState,

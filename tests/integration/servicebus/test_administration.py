@@ -26,7 +26,7 @@ from syphon.emulator.broker.descriptions import (
 )
 from syphon.emulator.broker.faults import Action, Fault, Operation, Outage
 from syphon.model.errors import NamespaceGone, NotAuthorized, SyphonError
-from syphon.servicebus import arm, data_plane
+from syphon.servicebus import arm_administration, data_plane_administration
 from syphon.servicebus.administration import (
     Administration,
     AdministrationRefused,
@@ -35,8 +35,8 @@ from syphon.servicebus.administration import (
     EntityConflict,
     QueueInfo,
 )
-from syphon.servicebus.arm import ArmAdministration
-from syphon.servicebus.data_plane import DataPlaneAdministration
+from syphon.servicebus.arm_administration import ArmAdministration
+from syphon.servicebus.data_plane_administration import DataPlaneAdministration
 from syphon.servicebus.management_http import FOREVER, FOREVER_TEXT, ManagementTransport, cause_of
 from tests.support.administrations import (
     BOTH,
@@ -414,7 +414,7 @@ def test_an_answer_may_take_a_minute(here: Site, monkeypatch: pytest.MonkeyPatch
             timeouts.append(timeout)
             super().__init__(timeout=timeout, **more)
 
-    for module in (data_plane, arm):
+    for module in (data_plane_administration, arm_administration):
         monkeypatch.setattr(module, "ManagementTransport", Timed)
     DataPlaneAdministration.from_connection_string(here.connection_string()).close()
     DataPlaneAdministration.from_credential("contoso.servicebus.windows.net", Token()).close()

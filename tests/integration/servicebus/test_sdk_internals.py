@@ -28,7 +28,6 @@ from syphon.emulator.broker.refusals import Unauthorized
 from syphon.model.errors import DestinationMissing, DestinationUnreachable, NamespaceGone, NotAuthorized
 from syphon.servicebus import (
     condition_of,
-    opening_errors,
     sdk_contract,
     sdk_internals,
 )
@@ -106,14 +105,14 @@ def test_a_module_that_has_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("text", ["Name or service not known", "nodename nor servname provided, or not known"])
 def test_a_name_that_does_not_exist_is_a_namespace_that_is_gone(text: str) -> None:  # C3
-    found = opening_errors.explain(ServiceBusConnectionError(message=f"[Errno -2] {text}"), "contoso.example", "orders")
+    found = sdk_internals.explain(ServiceBusConnectionError(message=f"[Errno -2] {text}"), "contoso.example", "orders")
     assert isinstance(found, NamespaceGone)
     assert "contoso.example" in str(found)
 
 
 @pytest.mark.parametrize("text", ["[Errno -3] Temporary failure in name resolution", "[Errno 111] Connection refused"])
 def test_an_unavailable_name_service_or_a_closed_port_is_an_outage(text: str) -> None:  # C3
-    found = opening_errors.explain(ServiceBusConnectionError(message=text), "contoso.example", "orders")
+    found = sdk_internals.explain(ServiceBusConnectionError(message=text), "contoso.example", "orders")
     assert isinstance(found, DestinationUnreachable)
     assert text in str(found)
 
@@ -138,7 +137,7 @@ def test_the_text_of_the_resolver_comes_through_the_sdk(  # C3
 
 def test_only_the_first_line_of_an_sdk_error_is_reported() -> None:  # the others contain the request
     error = ServiceBusConnectionError(message="It broke.\nAuthorization: a-key")
-    found = opening_errors.explain(error, "contoso.example", "orders")
+    found = sdk_internals.explain(error, "contoso.example", "orders")
     assert "It broke." in str(found)
     assert "a-key" not in str(found)
 
@@ -154,7 +153,7 @@ def test_a_refused_token_is_not_an_outage() -> None:  # C3
         status_code = 401
 
     for error in (Refused("CBS Token authentication failed."), ServiceBusAuthorizationError(message="no")):
-        assert isinstance(opening_errors.explain(error, "contoso.example", "orders"), NotAuthorized)
+        assert isinstance(sdk_internals.explain(error, "contoso.example", "orders"), NotAuthorized)
 
 
 def test_a_connection_that_breaks_while_it_is_opened_leaves_no_socket_behind() -> None:

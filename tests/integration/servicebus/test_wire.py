@@ -36,11 +36,11 @@ from syphon.amqp.frames import (
 )
 from syphon.emulator.tls import ServerTls, server_tls
 from syphon.model.errors import DestinationBusy, Interrupted
-from syphon.servicebus.fast_frames import CHANNEL
-from syphon.servicebus.links import Arrival, RawReceiver, RawSender, RequestLink
+from syphon.servicebus.links import Arrival, RawReceiver, RawSender
+from syphon.servicebus.management_node import RequestLink
 from syphon.servicebus.sdk_internals import OpenSocket
-from syphon.servicebus.websocket import WebSocketCodec
-from syphon.servicebus.wire import NoMoreLinks, Wire
+from syphon.servicebus.websocket_codec import WebSocketCodec
+from syphon.servicebus.wire import CHANNEL, NoMoreLinks, Wire
 from tests.support.far_websocket import FarWebSocket
 
 TAG, OTHER_TAG = bytes(16), bytes(range(16))

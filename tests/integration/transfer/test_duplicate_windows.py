@@ -9,7 +9,7 @@ import pytest
 from syphon.emulator.broker.descriptions import QueueDescription
 from syphon.emulator.broker.faults import Action, Fault, Operation
 from syphon.model import EntityPath, NotAuthorized
-from syphon.servicebus.data_plane import DataPlaneAdministration
+from syphon.servicebus.data_plane_administration import DataPlaneAdministration
 from syphon.transfer import DuplicateWindows
 from tests.support.administrations import SENDERS_KEY, Site, site, with_connection_string
 

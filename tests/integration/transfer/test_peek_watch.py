@@ -10,7 +10,8 @@ import pytest
 from syphon.emulator import Action, Fault, Kind, Operation, QueueDescription
 from syphon.model import DestinationMissing, Renames
 from syphon.servicebus import MessageState
-from syphon.servicebus.connection import Connection, wait_for_traffic
+from syphon.servicebus.connection import Connection
+from syphon.servicebus.runtime import wait_for_traffic
 from syphon.transfer.destinations import DestinationBackoff
 from syphon.transfer.doorbell import Doorbell
 from syphon.transfer.peek_watch import ALL_AGAIN, LOCK, Ring

@@ -10,11 +10,11 @@ from azure.servicebus.exceptions import OperationTimeoutError
 
 from syphon.amqp import data_section
 from syphon.backlog import QueueName
+from syphon.model import RetryPolicy
 from syphon.sender import BothSidesFailed, PairOptions
 from syphon.sender.entities import PrimaryEntity
 from syphon.sender.failover import Failover
 from syphon.sender.send_flow import CreateBacklogBatch, Delay, SendFlow, SendToBacklog, Steps, UsePrimary
-from syphon.servicebus.sdk_clients import RetryPolicy
 
 GONE = OSError("gone")
 

@@ -6,7 +6,7 @@ import pytest
 
 from syphon.model.errors import NotAuthorized
 from syphon.servicebus.connection import Connection
-from syphon.servicebus.namespace import Namespace, NamespaceStatus
+from syphon.servicebus.namespace import Lifecycle, Namespace, NamespaceStatus
 from syphon.servicebus.pair import Pair, PartnerEnded
 
 
@@ -104,3 +104,37 @@ def test_a_side_that_has_ended_keeps_its_status(pair: Pair) -> None:
     pair.primary.fault(NotAuthorized("too late"))
     pair.primary.closing()
     assert pair.primary.status is NamespaceStatus.CLOSED
+
+
+OPENED, CLOSING, CLOSED, FAULTED = NamespaceStatus
+
+
+@pytest.mark.parametrize(
+    ("state", "on_closing", "on_close", "on_fault"),
+    [
+        (OPENED, CLOSING, CLOSED, FAULTED),
+        (CLOSING, CLOSING, CLOSED, FAULTED),
+        (CLOSED, CLOSED, CLOSED, CLOSED),
+        (FAULTED, FAULTED, FAULTED, FAULTED),
+    ],
+)
+def test_the_first_end_of_a_namespace_counts(  # C1
+    clock: HandClock,
+    state: NamespaceStatus,
+    on_closing: NamespaceStatus,
+    on_close: NamespaceStatus,
+    on_fault: NamespaceStatus,
+) -> None:
+    def brought_to(status: NamespaceStatus, side: Lifecycle) -> Lifecycle:
+        if status is CLOSING:
+            side.closing()
+        elif status is CLOSED:
+            side.close()
+        elif status is FAULTED:
+            side.fault(NotAuthorized())
+        return side
+
+    sides = [brought_to(state, Lifecycle("contoso", clock)) for _ in range(3)]
+    one, two, three = map(brought_to, (CLOSING, CLOSED, FAULTED), sides)
+    assert (one.status, two.status, three.status) == (on_closing, on_close, on_fault)
+    assert (one.has_ended, two.has_ended, three.has_ended) == (state in (CLOSED, FAULTED), True, True)

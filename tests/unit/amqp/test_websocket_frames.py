@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from wsproto.connection import CLIENT, SERVER, Connection, ConnectionType
 from wsproto.events import BytesMessage, CloseConnection, Event, Ping, Pong, TextMessage
 
-import syphon.amqp.websocket as frames
-from syphon.amqp.websocket import FrameSorter, client_message, server_message
+import syphon.amqp.websocket_frames as frames
+from syphon.amqp.websocket_frames import FrameSorter, client_message, server_message
 
 SIZES = st.sampled_from([0, 1, 3, 4, 5, 125, 126, 127, 1000, 65_535, 65_536, 70_001])
 PARTS = st.lists(SIZES, min_size=2, max_size=4)

@@ -17,9 +17,10 @@ from syphon.amqp import Value
 from syphon.amqp.frames import Attach, Detach, Error, Flow, Source, Target, read_performative
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, QueueDescription
 from syphon.model.errors import NotAuthorized
+from syphon.servicebus.cbs_tokens import Tokens, TokenUnavailable
 from syphon.servicebus.connection import Connection
-from syphon.servicebus.links import LinkState, RawReceiver, RequestLink
-from syphon.servicebus.tokens import Tokens, TokenUnavailable
+from syphon.servicebus.links import LinkState, RawReceiver
+from syphon.servicebus.management_node import RequestLink
 from tests.integration.servicebus.test_wire import Peer, certificates, peer
 
 __all__ = ["certificates", "peer"]

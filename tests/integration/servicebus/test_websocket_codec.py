@@ -13,14 +13,13 @@ from wsproto.connection import SERVER, Connection
 from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, TextMessage
 from wsproto.frame_protocol import Opcode
 
-import syphon.amqp.websocket as websocket_frames
+import syphon.amqp.websocket_frames as websocket_frames
 from syphon.amqp.frames import Accepted, Attach, Begin, Close, Disposition, Error, Flow, Source, Target, frame
 from syphon.model.errors import DestinationBusy
-from syphon.servicebus.fast_frames import CHANNEL
 from syphon.servicebus.links import RawSender
 from syphon.servicebus.sdk_internals import OpenSocket
-from syphon.servicebus.websocket import WebSocketCodec, take_over
-from syphon.servicebus.wire import Wire
+from syphon.servicebus.websocket_codec import WebSocketCodec, take_over
+from syphon.servicebus.wire import CHANNEL, Wire
 from tests.support.far_websocket import FarWebSocket
 
 # --- taking over -----------------------------------------------------------------------------------------------------

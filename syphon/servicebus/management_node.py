@@ -1,6 +1,7 @@
-"""Receives deferred messages, which no link delivers, by their sequence numbers, and settles them.
+"""The management node of an entity: requests and replies, and the deferred messages that only it can deliver.
 
-Both are requests to the management node of the queue. A message that came this way cannot be settled over a link.
+No link delivers a deferred message. It is received by its sequence number and settled over this node, because a message
+that came this way cannot be settled over a link. Requests to `$cbs` use the same kind of links.
 """
 
 from __future__ import annotations
@@ -8,13 +9,27 @@ from __future__ import annotations
 import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
-from syphon.amqp import Array, Long, Malformed, Map, UInt, Value
+from syphon.amqp import (
+    Array,
+    Long,
+    Malformed,
+    Map,
+    Message,
+    Properties,
+    Section,
+    UInt,
+    Value,
+    properties_bytes,
+    section_bytes,
+)
+from syphon.amqp.frames import Attach, Source, Target
 from syphon.model import Interrupted, LockLost, SyphonError, from_condition
 
-from .connection import Connection
-from .links import Arrival, LinkState, ManagementLinks, ManagementReply, Settled
+from .links import RECEIVER, Arrival, LinkState, RawLink, RawSender, Settled, unique_name
+from .wire import NoMoreLinks, Wire
 
 LONGS, UUIDS = 0x81, 0x98
 PEEK_LOCK = 1
@@ -26,10 +41,125 @@ _COMPLETED, _DEFERRED, _DEAD_LETTERED = "completed", "defered", "suspended"
 _OUTCOMES = {_COMPLETED: "accepted", _DEFERRED: "modified", _DEAD_LETTERED: "rejected"}
 
 
+@dataclass(frozen=True, slots=True)
+class ManagementReply:
+    """The answer of a node to a request: its status, and the message that has its body."""
+
+    status: int
+    description: str
+    condition: str
+    message: Message
+
+    @property
+    def body(self) -> Value:
+        """The body, decoded now: few callers need it, and that of a peek is large. Raises Malformed."""
+        return self.message.read(Section.VALUE)
+
+
+class RequestLink:
+    """Sends requests to a node ($cbs, or an entity's $management) and receives its replies."""
+
+    def __init__(self, wire: Wire, node: str) -> None:
+        self._replies = _ReplyLink(wire, node)
+        try:
+            self._requests: RawSender[str] = RawSender(wire, node)
+        except NoMoreLinks:
+            self._replies.close()
+            raise
+        self._queued: deque[bytes] = deque()
+
+    @property
+    def error(self) -> SyphonError | None:
+        return self._replies.error or self._requests.error
+
+    def ask(self, properties: dict[str, Value], body: Value, answered: Callable[[ManagementReply], None]) -> None:
+        request_id = unique_name()
+        self._replies.expect(request_id, answered)
+        self._queued.append(
+            properties_bytes(Properties(message_id=request_id, reply_to=self._replies.name))
+            + section_bytes(Section.APPLICATION_PROPERTIES, Map.of(properties))
+            + section_bytes(Section.VALUE, body)
+        )
+        self.work()
+
+    def work(self) -> None:
+        """Sends queued requests as soon as both links are open."""
+        while self._queued and self._replies.state is LinkState.OPEN and self._requests.has_room():
+            self._requests.send(self._queued.popleft(), 0, "")
+        self._requests.results.clear()
+
+    def close(self) -> None:
+        self._requests.close()
+        self._replies.close()
+
+
+class ManagementLinks:
+    """The management node of an entity, over one pair of links for all who ask it: a connection has few links."""
+
+    def __init__(self, entity: str) -> None:
+        self.entity = entity
+        self._link: RequestLink | None = None
+
+    def link(self, wire: Wire) -> RequestLink:
+        """The links to it. New ones if the last ones were lost: whoever has asked on those sees their `error`."""
+        if self._link is None or self._link.error is not None:
+            self.close()
+            self._link = RequestLink(wire, f"{self.entity}/$management")
+        return self._link
+
+    def work(self) -> None:
+        if self._link is not None:
+            self._link.work()
+
+    def close(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+
+class _ReplyLink(RawLink):
+    """The link on which a node's replies arrive."""
+
+    def __init__(self, wire: Wire, node: str) -> None:
+        super().__init__(wire, "replies", node)
+        self._expected: dict[str, tuple[Callable[[ManagementReply], None], float]] = {}
+        self._count = 0
+        wire.send(Attach(self.name, self.handle, RECEIVER, 1, 0, Source(node), Target(self.name)))
+
+    def expect(self, request_id: str, answered: Callable[[ManagementReply], None]) -> None:
+        self._expected[request_id] = answered, self.wire.now()
+
+    def on_attach(self, attach: Attach) -> None:
+        super().on_attach(attach)
+        self._count = attach.initial_delivery_count or 0
+        self.wire.grant(self.handle, self._count, 100)
+
+    def on_message(self, delivery_id: int, tag: bytes, payload: bytes) -> None:  # noqa: ARG002  a reply is not settled
+        message = Message(payload)
+        self._count += 1
+        self.wire.grant(self.handle, self._count, 100)
+        answered, _ = self._expected.pop(str(message.properties().correlation_id), (None, 0.0))
+        if answered is not None:
+            answered(_reply(message))
+
+    def awaits_answer_since(self) -> float | None:
+        if self._expected:
+            return next(iter(self._expected.values()))[1]
+        return super().awaits_answer_since()
+
+
+def _reply(message: Message) -> ManagementReply:
+    properties = message.application_properties()
+    status = properties.get("statusCode") if "statusCode" in properties else properties.get("status-code")
+    text = properties.get("statusDescription") or properties.get("status-description") or ""
+    condition = properties.get("errorCondition") or ""
+    return ManagementReply(int(status) if isinstance(status, int) else 0, str(text), str(condition), message)
+
+
 class DeferredReceiver:
     """Receives and settles deferred messages of one queue. To the owner of a message it is the message's link."""
 
-    def __init__(self, node: ManagementLinks, connection: Connection) -> None:
+    def __init__(self, node: ManagementLinks, wire: Wire) -> None:
         self.path = node.entity
         self.arrivals: deque[Arrival] = deque()
         self.settled: deque[Settled] = deque()
@@ -37,8 +167,8 @@ class DeferredReceiver:
         """Numbers that could not be received now, and why."""
         self.requested = 0
         """How many messages were asked for and have neither arrived nor turned out to be missing."""
-        self._wire = connection.wire
-        self._link = node.link(connection.wire)
+        self._wire = wire
+        self._link = node.link(wire)
         self._to_settle: dict[tuple[str, str, str], list[Arrival]] = {}
         """What to ask the node for at the next `flush`: by disposition, reason and description."""
         self._settling: dict[Arrival, tuple[str, float]] = {}

@@ -3,7 +3,7 @@
 It does no I/O: `frame_socket` reads and writes. The SDK opens the WebSocket with websocket-client, and `take_over` goes
 on where that stopped, even in the middle of a frame. All packages come with the extra `syphon-servicebus[websockets]`.
 
-The frames that carry AMQP are read and made by `syphon.amqp.websocket`, all others by wsproto. A client must mask what
+`syphon.amqp.websocket_frames` reads and makes the frames that carry AMQP, wsproto all others. A client must mask what
 it sends. For 64 KB that takes wsproto 76 µs, one XOR of two large integers 175 µs, and the function in C of the package
 websockets 1 µs, on one machine. Where that package has no C, wsproto does it.
 """
@@ -18,7 +18,7 @@ from wsproto.connection import CLIENT, Connection, ConnectionState
 from wsproto.events import BytesMessage, CloseConnection, Ping, TextMessage
 from wsproto.frame_protocol import CloseReason
 
-from syphon.amqp.websocket import FrameSorter, Piece, client_message, encoded_length
+from syphon.amqp.websocket_frames import FrameSorter, Piece, client_message, encoded_length
 
 
 class WebSocketCodec:

@@ -11,8 +11,8 @@ from typing import Any
 from syphon.amqp import Timestamp
 from syphon.model import DestinationMissing, NotAuthorized, SyphonError, Waits
 
-from .links import ManagementReply, RequestLink
-from .opening_errors import MISSING, REFUSED
+from .management_node import ManagementReply, RequestLink
+from .sdk_internals import MISSING, REFUSED
 from .wire import Wire
 
 SAS_TYPE = "servicebus.windows.net:sastoken"
