@@ -12,16 +12,15 @@ import time
 from collections.abc import Callable, Iterable
 
 from syphon.backlog import destination_of
-from syphon.model import EntityPath, Renames
+from syphon.model import EntityPath, Renames, RetryPolicy
 
+from .breaker import LONGEST_PAUSE
 from .destinations import DestinationBackoff
 
 log = logging.getLogger(__name__)
 
 MOST_REMEMBERED = 2000
 """Destinations that are remembered, so that each back-off is logged once. With more, only those that still back off."""
-LONGEST_PAUSE = 120.0
-"""Seconds between two tries of a destination, at most (S9)."""
 
 
 class BackoffGate:
@@ -117,5 +116,6 @@ def _next_failure(known: DestinationBackoff, reported: DestinationBackoff) -> De
     if reported.failures > known.failures or reported.is_throttled:
         return reported
     missing = known.failures + 1 - reported.failures
-    seconds = max(reported.seconds, min(reported.seconds * 2.0 ** min(missing, 10), LONGEST_PAUSE))
+    policy = RetryPolicy(first=reported.seconds, longest=LONGEST_PAUSE)
+    seconds = max(reported.seconds, policy.pause(missing))
     return reported._replace(failures=known.failures + 1, seconds=seconds)

@@ -13,6 +13,7 @@ from syphon.amqp.frames import BATCH_FORMAT
 from syphon.backlog import Restored
 from syphon.servicebus import Arrival, RawSender
 
+from .breaker import Key
 from .suspicion import MessageKey
 
 if TYPE_CHECKING:
@@ -63,8 +64,6 @@ class MessageTransfer:
 Batch = list[MessageTransfer]
 Chosen = Callable[[MessageTransfer], bool] | None
 """Which messages are meant; None means all."""
-Key = tuple[str | None, str | None]
-"""Session and partition key."""
 NO_KEY: Key = (None, None)
 
 

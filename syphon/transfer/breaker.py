@@ -1,32 +1,44 @@
-"""The circuit breaker of a destination: whether the pump sends to it; if not, until when and why (S4, S9)."""
+"""The circuit breaker of a destination: whether the pump sends to it; if not, until when and why (S4, S9).
+
+`NEXT` has its states. A session or partition key that times out has a breaker of its own (`FailingKeys`).
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 
-from syphon.model import DestinationBusy, Impossible, Interrupted, LockLost, NotAuthorized, SyphonError, Waits
+from syphon.model import (
+    DestinationBusy,
+    Impossible,
+    Interrupted,
+    LockLost,
+    NotAuthorized,
+    RetryPolicy,
+    SyphonError,
+    Waits,
+)
 
 log = logging.getLogger(__name__)
 
 BROKEN_LINKS = 3
 """How often in a row a link may break before the destination backs off."""
-RECHECK_AFTER = 30.0
-"""Seconds after which the pump tries a destination again that refused everything (missing, disabled)."""
-RECHECK_RIGHTS_AFTER = 60.0
-"""The same for a destination that the pump has no right to send to: a person must grant the right first."""
 BUSY_IN_A_ROW = 3
 """How often in a row a destination may answer busy, with nothing accepted between, and still be expected back soon: its
 messages stay in flight, and it backs off for ten seconds each time. Busy is not a failure (S5)."""
-CUT_OFF = 15.0
-"""Seconds after which the pump first tries a destination again whose messages cut the connection."""
+RECHECK_AFTER = 30.0
+"""Seconds before the next attempt at a destination that refused everything."""
 LONGEST_PAUSE = 120.0
-"""Seconds between tries, at most: each failure doubles them (S9)."""
+"""Seconds between attempts, at most: each failure doubles them (S9)."""
+FAILED_KEYS = 4
+"""How many different keys in a row may time out before the destination counts as unavailable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Available:
-    """The destination takes messages, as far as is known."""
+    """The destination accepts messages, as far as is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +51,44 @@ class BackingOff:
 
 @dataclass(frozen=True, slots=True)
 class Rejecting:
-    """The destination takes nothing: its messages are dead-lettered until the pump tries it again."""
+    """The destination refuses every message: they are dead-lettered until the next attempt."""
 
     until: float
     because: SyphonError
 
 
 State = Available | BackingOff | Rejecting
+
+
+class Failure(Enum):
+    """What can go wrong with a destination as a whole."""
+
+    BROKEN_LINK = auto()
+    """Its link broke, for the third time in a row: links break now and then, and the pump reopens them at once."""
+    BUSY = auto()
+    UNAVAILABLE = auto()
+    REFUSING = auto()
+    """It refuses every message (missing, disabled), and the operator counts that as temporary (S4)."""
+    REFUSING_FOREVER = auto()
+    """The same, and the operator counts it as permanent."""
+    NO_RIGHT = auto()
+    """The pump may not send to it: a person must grant the right first."""
+    CUTTING_CONNECTION = auto()
+    """The connection is lost whenever something is sent to it."""
+
+
+NEXT: Mapping[Failure, tuple[type[BackingOff] | type[Rejecting], float | None]] = {
+    Failure.BROKEN_LINK: (BackingOff, Waits.retry_after),
+    Failure.BUSY: (BackingOff, None),
+    Failure.UNAVAILABLE: (BackingOff, None),
+    Failure.REFUSING: (BackingOff, RECHECK_AFTER),
+    Failure.REFUSING_FOREVER: (Rejecting, RECHECK_AFTER),
+    Failure.NO_RIGHT: (BackingOff, 60.0),
+    Failure.CUTTING_CONNECTION: (BackingOff, 15.0),
+}
+"""The state that each failure leads to, from any state, and the seconds of the first pause; None: what the error says.
+When the time of a state is over, the destination is available again. In `BackingOff` each failure in a row doubles the
+pause, except the first `BUSY_IN_A_ROW` busy answers."""
 
 
 class Breaker:
@@ -86,7 +129,7 @@ class Breaker:
 
     @property
     def attempts(self) -> int:
-        """How many attempts in a row were in vain, for whatever reason."""
+        """How many attempts in a row have failed, for whatever reason."""
         return max(self.failures, self.busy_in_a_row)
 
     def is_permanent(self, error: SyphonError) -> bool:
@@ -97,24 +140,41 @@ class Breaker:
         self.failures = self.busy_in_a_row = self._broken = 0
 
     def failed(self, error: SyphonError, now: float) -> None:
-        """Notes a failure of the destination as a whole: how long it backs off, and what happens to its messages."""
-        if isinstance(error, Interrupted | LockLost):
+        """Takes the failure of the destination as a whole into account: its next state, and for how long."""
+        failure = self._failure(error)
+        if failure is Failure.BROKEN_LINK:
             self._broken += 1
-            if self._broken >= BROKEN_LINKS:  # links break now and then; the pump opens a new one at once
-                self._broken = 0
-                self._wait(Waits.retry_after, error, now)
-        elif self.is_permanent(error):
-            self.state = Rejecting(now + RECHECK_AFTER, error)
-        elif isinstance(error, DestinationBusy):
-            self._wait_for_service(error, now)
-        elif isinstance(error, Waits):
-            self._wait(error.retry_after, error, now)
-        else:
-            self._wait(RECHECK_RIGHTS_AFTER if isinstance(error, NotAuthorized) else RECHECK_AFTER, error, now)
+            if self._broken < BROKEN_LINKS:
+                return
+            self._broken = 0
+        self._enter(failure, error, now)
 
     def cut_off(self, now: float) -> None:
         """Backs off because the connection is lost whenever something is sent to the destination."""
-        self._wait(CUT_OFF, Waits(f"The connection is lost whenever something is sent to '{self._path}'."), now)
+        error = Waits(f"The connection is lost whenever something is sent to '{self._path}'.")
+        self._enter(Failure.CUTTING_CONNECTION, error, now)
+
+    def _failure(self, error: SyphonError) -> Failure:
+        if isinstance(error, Interrupted | LockLost):
+            return Failure.BROKEN_LINK
+        if self.is_permanent(error):
+            return Failure.REFUSING_FOREVER
+        if isinstance(error, DestinationBusy):
+            return Failure.BUSY
+        if isinstance(error, Waits):
+            return Failure.UNAVAILABLE
+        return Failure.NO_RIGHT if isinstance(error, NotAuthorized) else Failure.REFUSING
+
+    def _enter(self, failure: Failure, error: SyphonError, now: float) -> None:
+        state, pause = NEXT[failure]
+        if pause is None:
+            pause = error.retry_after if isinstance(error, Waits) else Waits.retry_after
+        if state is Rejecting:
+            self.state = Rejecting(now + pause, error)
+        elif isinstance(error, DestinationBusy):
+            self._wait_for_service(error, now)
+        else:
+            self._wait(pause, error, now)
 
     def _wait_for_service(self, error: DestinationBusy, now: float) -> None:
         """Backs off for as long as a throttled service asks for. Only when it goes on does the time double (S9)."""
@@ -130,9 +190,9 @@ class Breaker:
     def _wait(self, first_pause: float, error: SyphonError, now: float) -> None:
         """Backs off: each failure in a row doubles the time."""
         waits = self.state if isinstance(self.state, BackingOff) else None
-        if waits is None:  # else: another batch that was under way failed too, which is no new failure
+        if waits is None:  # else: another batch that was in flight failed too, which is no new failure
             self.failures += 1
-        pause = min(first_pause * 2.0 ** min(self.failures - 1, 10), LONGEST_PAUSE)
+        pause = RetryPolicy(first=first_pause, longest=LONGEST_PAUSE).pause(self.failures - 1)
         if waits is None:
             log.warning(
                 "destination %s is backing off: %s Its messages stay in the backlog; next attempt in %.0f s",
@@ -142,3 +202,39 @@ class Breaker:
             )
         if waits is None or waits.until < now + pause:  # a service that asked for ten seconds of quiet gets them (S5)
             self.state = BackingOff(now + pause, error)
+
+
+Key = tuple[str | None, str | None]
+"""Session and partition key."""
+_KEY_RETRIES = RetryPolicy(first=Waits.retry_after, longest=LONGEST_PAUSE)
+
+
+class FailingKeys:
+    """The session and partition keys of one destination that time out. Each backs off alone, longer each time."""
+
+    def __init__(self) -> None:
+        self._until: dict[Key, tuple[float, int]] = {}
+        """Until when each backs off, and how often it has timed out."""
+        self._in_a_row: set[Key] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._until)
+
+    def failed(self, key: Key, now: float) -> int:
+        """Backs off a key that has timed out. Returns how many different keys have timed out in a row."""
+        _, failures = self._until.get(key, (0.0, 0))
+        self._until[key] = now + _KEY_RETRIES.pause(failures), failures + 1
+        self._in_a_row.add(key)
+        count = len(self._in_a_row)
+        if count >= FAILED_KEYS:
+            self._in_a_row.clear()  # the destination backs off: its next attempt restarts the count
+        return count
+
+    def worked(self, key: Key) -> None:
+        """A message with this key was accepted."""
+        self._until.pop(key, None)
+        self._in_a_row.clear()
+
+    def is_backing_off(self, key: Key, now: float) -> bool:
+        """Whether a key backs off now."""
+        return key in self._until and now < self._until[key][0]

@@ -28,8 +28,8 @@ from syphon.model import (
 )
 from syphon.servicebus import Connection, LinkState, RawSender, Sent, ping_payload
 
-from .batches import MOST, NO_KEY, Batch, Chosen, Key, MessageTransfer, Unsent, encoded, split
-from .breaker import LONGEST_PAUSE, Available, BackingOff, Breaker, Rejecting, State
+from .batches import MOST, NO_KEY, Batch, Chosen, MessageTransfer, Unsent, encoded, split
+from .breaker import FAILED_KEYS, Available, BackingOff, Breaker, FailingKeys, Key, Rejecting, State
 from .suspicion import ENOUGH, Suspicion, Verdict
 
 ANSWER_WITHIN = 60.0
@@ -43,8 +43,6 @@ FAILED_SINGLES = 3
 """How many single messages in a row may fail before the destination counts as failed."""
 MOST_THROTTLED = 0.5
 """The share of the window that messages of throttled destinations may fill. The rest is for other destinations."""
-FAILED_KEYS = 4
-"""How many different keys in a row may time out before the destination counts as unavailable."""
 
 
 class WindowShare(NamedTuple):
@@ -475,7 +473,7 @@ class Destination:
         """Leaves messages that have cut the connection in the backlog, until it is time to try them again, alone."""
         waiting, keep = self.suspicion.waiting, deque[Batch]()
         for batch in self._unsent.again:
-            until, _ = waiting.get(batch[0].key, (0.0, 0.0)) if len(batch) == 1 else (0.0, 0.0)
+            until, _ = waiting.get(batch[0].key, (0.0, 0)) if len(batch) == 1 else (0.0, 0)
             if now < until:
                 because = Waits(f"The connection was lost when this message was sent to '{self.path}'.")
                 results.left.append((batch[0], because))
@@ -527,37 +525,6 @@ class Destination:
                     _may_have_arrived(sent.ticket)
             self._sender = self._stuck_since = None
             self._messages_in_flight = self._bytes_in_flight = 0
-
-
-class FailingKeys:
-    """The session and partition keys of one destination that time out. Each backs off alone, longer each time."""
-
-    def __init__(self) -> None:
-        self._until: dict[Key, tuple[float, float]] = {}
-        """When each may be tried again, and for how long it then backs off."""
-        self._in_a_row: set[Key] = set()
-
-    def __bool__(self) -> bool:
-        return bool(self._until)
-
-    def failed(self, key: Key, now: float) -> int:
-        """Notes a timeout. Returns how many different keys have timed out in a row."""
-        _, pause = self._until.get(key, (0.0, Waits.retry_after))
-        self._until[key] = now + pause, min(2 * pause, LONGEST_PAUSE)
-        self._in_a_row.add(key)
-        count = len(self._in_a_row)
-        if count >= FAILED_KEYS:
-            self._in_a_row.clear()  # the destination backs off: its next attempt counts anew
-        return count
-
-    def worked(self, key: Key) -> None:
-        """A message with this key was accepted."""
-        self._until.pop(key, None)
-        self._in_a_row.clear()
-
-    def is_backing_off(self, key: Key, now: float) -> bool:
-        """Whether a key backs off now."""
-        return key in self._until and now < self._until[key][0]
 
 
 def _key(batch: Batch) -> Key:

@@ -19,6 +19,8 @@ from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 from typing import Protocol
 
+from syphon.model import RetryPolicy
+
 LOSSES = 2
 """A destination is suspected at this many losses in a row: connections break now and then."""
 BETWEEN_ATTEMPTS = 2.0
@@ -37,6 +39,7 @@ FAR = 0.618
 apart from each other, too: 0.62, 0.24, 0.85."""
 FIRST_WAIT, LONGEST_WAIT = 30.0, 120.0
 """Seconds for which a message waits that has cut the connection; each time doubles them."""
+_RETRIES = RetryPolicy(first=FIRST_WAIT, longest=LONGEST_WAIT)
 
 MessageKey = tuple[str, int]
 """The queue of a message, and its sequence number there."""
@@ -66,8 +69,8 @@ class Suspicion:
         self.was_tried = False
         """The trial has sent something."""
         self.not_before = 0.0
-        self.waiting: dict[MessageKey, tuple[float, float]] = {}
-        """Messages that have cut the connection: when each may be tried again, and for how long it then waits."""
+        self.waiting: dict[MessageKey, tuple[float, int]] = {}
+        """Messages that have cut the connection: when each may be retried, and how often it was lost."""
         self._losses = 0
         self._has_answered = False
         self._unproven: list[MessageKey] = []
@@ -135,8 +138,8 @@ class Suspicion:
 
     def _set_aside(self, key: MessageKey, now: float) -> None:
         """Lets a message wait that was lost alone."""
-        _, wait = self.waiting.get(key, (0.0, FIRST_WAIT))
-        self.waiting[key] = now + wait, min(2 * wait, LONGEST_WAIT)
+        _, times = self.waiting.get(key, (0.0, 0))
+        self.waiting[key] = now + _RETRIES.pause(times), times + 1
 
     def first_of(self, messages: int, failures: int) -> int | None:
         """Which of so many messages is tried first, by its number; None if any will do.

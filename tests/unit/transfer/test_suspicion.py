@@ -197,7 +197,7 @@ def test_a_message_that_was_accepted_in_the_end_waits_no_more() -> None:
     """Otherwise each such message would stay in memory, and be tried alone if it ever came again."""
     destination, results = Destination("orders", PERMANENT), SendResults()
     transfer = transfer_of(FIRST)
-    destination.suspicion.waiting = dict.fromkeys((FIRST, SECOND), (NOW, FIRST_WAIT))
+    destination.suspicion.waiting = dict.fromkeys((FIRST, SECOND), (NOW, 1))
     destination._handle(Sent([transfer]), results, NOW)
     assert results.accepted == [transfer]
     assert destination.suspicion.waiting.keys() == {SECOND}
