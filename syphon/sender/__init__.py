@@ -6,6 +6,8 @@ them from there to the primary.
 `syphon.sender` is the sync API, `syphon.sender.aio` the asyncio API. Both behave the same.
 """
 
+from .calls import NOT_CANCELLABLE
+from .coupling import PairSideState, PairState
 from .error_classes import (
     BothSidesFailed,
     PairFaulted,
@@ -15,9 +17,7 @@ from .error_classes import (
     UsedAfterFork,
 )
 from .events import Change, EntityFailedOver, EntityPinged, EntityReturned, QueueTakenBack, QueueTakenOut, SideEnded
-from .messages import NOT_CANCELLABLE
-from .pair_state import PairSideState, PairState
-from .pairing import BadOptions, PairOptions
+from .pair_options import BadOptions, PairOptions
 from .sync import PairedClient, PairedSender, pair
 
 __all__ = [

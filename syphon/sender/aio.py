@@ -25,15 +25,14 @@ from syphon.servicebus import ConnectionDetails, connection_details
 
 from .aio_links import AioSenderLink, close_sender
 from .base import PairedClientBase, PairedSenderBase, check_timeout, embedded_syphon, left_after_waiting
-from .calls import CancelMessages, CreateBatch, ScheduleMessages, SenderCall, SendMessages
-from .entities import PrimaryEntity
+from .calls import CancelMessages, CreateBatch, ScheduleMessages, SenderCall, SendMessages, ping_message
+from .coupling import Side
+from .entity_state import PrimaryEntity
 from .error_classes import SenderClosed
-from .management import administration_details
-from .messages import ping_message
-from .pair_state import Side
-from .pairing import NamespaceClient, PairOptions, blocking_details, find_fault, set_up, sync_client
+from .pair_options import PairOptions
+from .pairing import NamespaceClient, administration_details, blocking_details, find_fault, set_up, sync_client
 from .send_flow import Delay, FlowStep, SendPing, Steps, UsePrimary, watch_entity
-from .timeouts import CLOSE_WITHIN, AioClock
+from .sender_links import CLOSE_WITHIN
 
 if TYPE_CHECKING:
     from .embedded import EmbeddedSyphon
@@ -84,6 +83,19 @@ async def _set_up_pair(
         lambda: (sync_client(ways[0], loop), sync_client(ways[1], loop)), backlog, options, clock.now
     )
     return PairedClient(first, second, backlog, options, clock, syphon)
+
+
+class AioClock:
+    """The real clock of the asyncio API. Tests use another one."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    async def wait(self, event: asyncio.Event, seconds: float) -> None:
+        """Waits for an event, but not longer than `seconds`."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await event.wait()
 
 
 class _PendingPair:

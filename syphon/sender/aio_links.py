@@ -1,4 +1,4 @@
-"""A link for the asyncio API. It differs from `links.SenderLink` in one thing: a slow opening can be cancelled."""
+"""A link for the asyncio API: unlike `sender_links.SenderLink`, it can cancel an opening that takes too long."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from types import TracebackType
+from typing import Any, Self, TypeAlias
 
 from azure.servicebus.aio import ServiceBusSender
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from syphon.servicebus import message_limit
 
-from .sender_links import SenderLinkState
-from .timeouts import CLOSE_WITHIN, ReusableTimeout
+from .sender_links import CLOSE_WITHIN, SenderLinkState
 
 AioAction: TypeAlias = Callable[[ServiceBusSender, float], Awaitable[Any]]
 
@@ -30,7 +30,7 @@ class AioSenderLink(SenderLinkState[ServiceBusSender]):
         self._timeout = ReusableTimeout()
 
     async def use(self, action: AioAction, timeout: float, *, generation: int = 0, retry_if_stale: bool = False) -> Any:
-        """Calls `action` with the open sender and the time that is left: see `links.SenderLink.use`."""
+        """Calls `action` with the open sender and the time that is left: see `sender_links.SenderLink.use`."""
         until = time.monotonic() + timeout
         if self._generation != generation:
             self.drop()
@@ -79,3 +79,63 @@ async def close_sender(sender: ServiceBusSender) -> None:
     with contextlib.suppress(Exception):  # the sender is not used again; the SDK may fail on a broken connection
         async with asyncio.timeout(CLOSE_WITHIN):
             await sender.close()
+
+
+class ReusableTimeout:
+    """`asyncio.timeout` for one use of a link after another: raises TimeoutError in the task when the time is over.
+
+    `asyncio.timeout` sets a timer for each use and cancels it: that is a twentieth of what a whole send costs. This one
+    leaves its timer in place, and decides when the timer fires. One task at a time may use it.
+    """
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[object] | None = None
+        self._until = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._has_expired = False
+        self._cancelling = 0
+
+    def limit(self, seconds: float) -> Self:
+        """Sets the limit for the `with` block that follows."""
+        task = asyncio.current_task()
+        assert task is not None, "a link is used in a task"
+        self._task, self._cancelling, self._has_expired = task, task.cancelling(), False
+        loop = asyncio.get_running_loop()
+        self._until = loop.time() + seconds
+        if self._timer is None or self._timer.when() > self._until:
+            self._set_timer(loop)
+        return self
+
+    def expire(self) -> None:
+        """Ends the time now, for the task that is inside the `with` block."""
+        if self._task is not None and not self._has_expired:
+            self._has_expired = True
+            self._task.cancel()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        task, self._task = self._task, None
+        # Other code may have cancelled the task as well: then the task is cancelled, and not out of time.
+        if self._has_expired and task is not None:
+            is_ours = task.uncancel() <= self._cancelling
+            if is_ours and kind is asyncio.CancelledError:
+                raise TimeoutError from error
+
+    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_at(self._until, self._on_timer, loop)
+
+    def _on_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        """A timer that was set for an earlier use may fire too early for the present use, or while there is none."""
+        self._timer = None
+        if self._task is None:
+            return
+        if loop.time() < self._until:
+            self._set_timer(loop)
+        else:
+            self.expire()

@@ -8,22 +8,58 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
-from syphon.model import Faulted
+from syphon.model import Faulted, SyphonError
 from syphon.servicebus import CloseWatch, Namespace, NamespaceStatus, Pair, SideFault, explain, watch_close
-
-from .pair_state import PairSideState, PairState, Side
 
 if TYPE_CHECKING:
     from .embedded import EmbeddedSyphon
+
+Side: TypeAlias = Literal["primary", "secondary"]
 
 LOOK_PAUSE = 5.0
 """Seconds between two looks at a namespace that refuses what senders ask for."""
 
 FindFault = Callable[[Side, str], Faulted | None]
 """Opens a connection, and returns why the namespace cannot be used any more; None if it can be, or is only away."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairSideState:
+    """One namespace of a pair: opened, closing, closed or faulted."""
+
+    side: Side
+    namespace: str
+    status: NamespaceStatus
+    reason: SyphonError | None = None
+    """Why it is faulted."""
+
+    def __str__(self) -> str:
+        why = f": {self.reason}" if self.reason is not None else ""
+        return f"The {self.side} {self.namespace} is {self.status}{why}".rstrip(".") + "."
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status in (NamespaceStatus.CLOSED, NamespaceStatus.FAULTED)
+
+
+@dataclass(frozen=True, slots=True)
+class PairState:
+    """Both sides of a pair."""
+
+    primary: PairSideState
+    secondary: PairSideState
+
+    def __str__(self) -> str:
+        return f"{self.primary} {self.secondary}"
+
+    @property
+    def has_ended(self) -> bool:
+        """Both sides are closed or faulted."""
+        return self.primary.has_ended and self.secondary.has_ended
 
 
 def _no_connection() -> NoReturn:

@@ -11,8 +11,8 @@ from typing import Final, TypeAlias
 
 from opentelemetry.metrics import MeterProvider, get_meter
 
+from .coupling import PairSideState
 from .error_classes import brief
-from .pair_state import PairSideState
 
 # --- events ------------------------------------------------------------------------------------------------------
 

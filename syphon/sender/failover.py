@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from syphon.backlog import QueueName
 
-from .entities import BUSY_PAUSE, HEALTHY, Doubtful, PrimaryEntity
+from .entity_state import BUSY_PAUSE, HEALTHY, Doubtful, PrimaryEntity
 from .error_classes import FailureClass, classify
 from .events import Change, EntityFailedOver, EntityPinged, QueueTakenBack, QueueTakenOut, SenderMetrics, SideEnded
-from .pairing import PairOptions, seconds
+from .pair_options import PairOptions, seconds
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,9 @@
-"""Setting a pair up (F1): its options, its two clients, the check of the credentials, and the backlog queues.
+"""Setting a pair up (F1): its two clients, the check of the credentials, and the backlog queues.
 
-Wrong options, credentials, names or queues raise an error here, and not only in the first outage.
+Wrong credentials, names or queues raise an error here, and not only in the first outage.
+
+Only provisioning needs the Manage claim: the secondary's own credential has it, or another one that the application
+gives. An application that has none uses queues that others have made.
 """
 
 from __future__ import annotations
@@ -11,119 +14,52 @@ import inspect
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any, TypeAlias
+from typing import Any
 
 from azure.core.credentials import AccessToken
 from azure.servicebus import ServiceBusClient
 
-from syphon.backlog import Provisioned, backlog_queues, plan, primary_label, provision
-from syphon.model import BadConnectionString, ConnectionString, Faulted, NotAuthorized
-from syphon.servicebus import Connection, ConnectionDetails, check_contract, connection_details
+from syphon.backlog import (
+    Dropped,
+    Found,
+    NoBacklogQueue,
+    Provisioned,
+    QueueName,
+    backlog_queues,
+    plan,
+    primary_label,
+    provision,
+)
+from syphon.model import (
+    BadConnectionString,
+    ConnectionString,
+    DestinationMissing,
+    DestinationSilent,
+    Faulted,
+    Interrupted,
+    NotAuthorized,
+    SyphonError,
+)
+from syphon.servicebus import (
+    AdministrationFailed,
+    Connection,
+    ConnectionDetails,
+    DataPlaneAdministration,
+    check_contract,
+    connection_details,
+    try_sender,
+)
 
-from .events import Change
-from .management import LEAST_TIMEOUT, administration_with, find_queues
+from .pair_options import LEAST_TIMEOUT, BadOptions, PairOptions
 
 log = logging.getLogger(__name__)
 
 ANSWER_WITHIN = 15.0
-"""Seconds that the primary gets to accept our credentials. It may be unavailable: that is what a pair is for."""
+"""Seconds that a namespace gets to open a connection and accept our credentials. It may be unavailable: that is what a
+pair is for."""
 TOKEN_SCOPE = "https://servicebus.azure.net/.default"  # noqa: S105  not a token, but what to ask for one
-
-_MINUTE = timedelta(minutes=1)
-_MOST_QUEUES = 10_000
-_RANGES = {
-    "failover_interval": (0, 60 * 60),
-    "ping_primary_interval": (1, 30 * 60),
-    "operation_timeout": (1, 60 * 60),
-}
-"""The durations among the options, and the seconds that they may be."""
-
-Duration: TypeAlias = timedelta | float
-"""A timedelta, or a number of seconds."""
-
-
-def seconds(duration: Duration) -> float:
-    return duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
-
-
-class BadOptions(ValueError):
-    """Some options cannot be used. The text names each of them, and its valid values."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairOptions:
-    """How a pair behaves. The defaults are those of the paired namespaces of the .NET SDK.
-
-    A duration is a timedelta or a number of seconds; it is kept as a timedelta. All mistakes in the options are
-    reported at once, when the options are made.
-    """
-
-    backlog_queue_count: int = 10
-    failover_interval: Duration = _MINUTE
-    """How long an entity may fail before its messages go to the backlog; 0: at the first failure that counts."""
-    ping_primary_interval: Duration = _MINUTE
-    """How often an entity that is failed over is tried again."""
-    enable_syphon: bool = False
-    """Move the backlog to the primary from inside this process. In one process, not in every sender: each syphon polls
-    all backlog queues, and each poll is billed. For small deployments: otherwise run `syphon`."""
-    operation_timeout: Duration = _MINUTE
-    """How long the primary, and then each backlog queue, may take for a call without a timeout of its own."""
-    allow_short_timeouts: bool = False
-    """Allow an operation timeout below 15 seconds, in which a partitioned entity may not find another partition."""
-    primary_name: str | None = None
-    """The primary's part in the names of its backlog queues; by default the first label of its host name."""
-    on_change: Callable[[Change], None] | None = None
-    """Called when an entity fails over, is pinged or returns, and when a backlog queue stops or starts working."""
-
-    def __post_init__(self) -> None:
-        problems = list(self._problems())
-        if problems:
-            raise BadOptions("; ".join(problems))
-        for name in _RANGES:
-            object.__setattr__(self, name, _duration(getattr(self, name)))
-
-    def _problems(self) -> Iterator[str]:
-        count: object = self.backlog_queue_count
-        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _MOST_QUEUES:
-            yield f"backlog_queue_count is {count!r}: it may be 1 to {_MOST_QUEUES}, a whole number"
-        for name, (least, most) in _RANGES.items():
-            value: object = getattr(self, name)
-            duration = _duration(value)
-            if duration is None or not least <= seconds(duration) <= most:
-                yield f"{name} is {_shown(value)}: it may be {least} to {most} seconds, as a number or a timedelta"
-        timeout = _duration(self.operation_timeout)
-        if timeout is not None and 1 <= seconds(timeout) < LEAST_TIMEOUT and not self.allow_short_timeouts:
-            yield (
-                f"operation_timeout is {_shown(self.operation_timeout)}: a partitioned entity may need "
-                f"{LEAST_TIMEOUT:g} seconds; set it to that or more, or set allow_short_timeouts"
-            )
-        for name in ("enable_syphon", "allow_short_timeouts"):
-            if not isinstance(getattr(self, name), bool):
-                yield f"{name} is {getattr(self, name)!r}: it may be True or False"
-        prefix: object = self.primary_name
-        if prefix is not None and (not isinstance(prefix, str) or not prefix.strip() or "/" in prefix):
-            yield f"primary_name is {prefix!r}: it is one part of a queue's name, without a slash"
-        if self.on_change is not None and not callable(self.on_change):
-            yield f"on_change is {self.on_change!r}: it may be a function with one parameter"
-
-
-def _duration(value: object) -> timedelta | None:
-    """A value as a timedelta; None if it is no duration."""
-    if isinstance(value, timedelta):
-        return value
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        return timedelta(seconds=value)
-    except (ValueError, OverflowError):  # not a number, or longer than any timedelta
-        return None
-
-
-def _shown(value: object) -> str:
-    return f"{value.total_seconds():g} seconds" if isinstance(value, timedelta) else repr(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +113,9 @@ def set_up(
         return find_queues(secondary, names)
     with administration_with(administration) as api:
         return provision(api, plan(api, names), sleep=sleep)
+
+
+# --- credentials -----------------------------------------------------------------------------------------------------
 
 
 def sync_client(way: ConnectionDetails, loop: asyncio.AbstractEventLoop) -> ServiceBusClient:
@@ -267,3 +206,133 @@ def _fetch_token(way: ConnectionDetails) -> None:
         raise NotAuthorized(
             f"{way.host}: the credential gives no token ({kind}). Check the credential and its environment."
         )
+
+
+# --- who may manage the backlog queues -------------------------------------------------------------------------------
+
+
+def administration_details(given: Any, secondary: ConnectionDetails, provision: bool) -> ConnectionDetails | None:
+    """How to administer the secondary: as `secondary_administration` says, or else with the secondary's own credential.
+
+    None if the application provisions nothing.
+    """
+    if not provision:
+        if given is not None:
+            raise ValueError("secondary_administration is given, and provision is False: leave one of them out.")
+        return None
+    if given is None:
+        return secondary
+    if isinstance(given, str):
+        try:
+            ConnectionString.parse(given)
+        except BadConnectionString as error:
+            raise ValueError(f"secondary_administration cannot be used: {error}") from None
+        way = dataclasses.replace(
+            connection_details(ServiceBusClient.from_connection_string(given)), ca_file=secondary.ca_file
+        )
+    elif isinstance(given, tuple) and len(given) == 2:
+        host, credential = given
+        way = ConnectionDetails(host.strip("/"), credential, secondary.plain, secondary.ca_file)
+    else:
+        raise TypeError(
+            "secondary_administration is a connection string, or a pair of host name and credential. "
+            f"Received instead: {type(given).__name__}"
+        )
+    if way.host.lower() != secondary.host.lower():
+        raise ValueError(f"secondary_administration is for {way.host}, and the secondary is {secondary.host}.")
+    return way
+
+
+def administration_with(way: ConnectionDetails) -> DataPlaneAdministration:
+    """The administration of a namespace."""
+    text = way.connection_string()
+    if text is not None:
+        return DataPlaneAdministration.from_connection_string(text, ca_file=way.ca_file, proxy=way.proxy)
+    return DataPlaneAdministration.from_credential(way.host, way.credential, ca_file=way.ca_file, proxy=way.proxy)
+
+
+# --- queues that others have made ------------------------------------------------------------------------------------
+
+
+def find_queues(secondary: ServiceBusClient, names: Sequence[QueueName]) -> Provisioned:
+    """The backlog queues that take messages from us: the Send claim is enough to find them.
+
+    Raises an error if the credentials are refused, or if not one of the queues exists. A secondary that is away is no
+    error: then all queues count as found, and a queue that fails later is taken out of rotation (F4).
+    """
+    host = secondary.fully_qualified_namespace
+    missing: tuple[QueueName, ...] = ()
+    try:
+        missing = tuple(_missing(secondary, names))
+    except Faulted:
+        raise
+    except SyphonError as error:
+        log.warning("Could not check the backlog queues of %s (%s); continuing without the check.", host, error)
+    why = AdministrationFailed(f"{host} has no such queue. Create it, for instance with `syphon provision`.")
+    dropped = tuple(Dropped(name, why) for name in missing)
+    if len(dropped) == len(names):
+        raise NoBacklogQueue(host, dropped)
+    found = Provisioned(host, tuple(Found(name) for name in names if name not in missing), dropped)
+    for warning in found.warnings():
+        log.warning(warning)
+    _warn_of_merging(connection_details(secondary), found.names)
+    return found
+
+
+def _warn_of_merging(secondary: ConnectionDetails, names: Sequence[QueueName]) -> None:
+    """Logs a warning for each queue that detects duplicates (P3). Asks in a thread: only the Manage claim allows it."""
+
+    def look() -> None:
+        try:
+            with administration_with(secondary) as administration:
+                for queue in plan(administration, names).different:
+                    for difference in queue.differences:
+                        if difference.property == "requires_duplicate_detection":
+                            log.warning(
+                                "%s: queue %s is used unchanged, but %s", secondary.host, queue.name, difference
+                            )
+        except Exception as error:  # an application that provisions nothing need not have the claim
+            log.info(
+                "Could not check whether the backlog queues of %s have duplicate detection: %s", secondary.host, error
+            )
+
+    threading.Thread(target=look, name=f"look at {secondary.host}", daemon=True).start()
+
+
+def _missing(secondary: ServiceBusClient, names: Sequence[QueueName]) -> Iterator[QueueName]:
+    connection = Connection(secondary, names[0], ANSWER_WITHIN)
+    try:
+        for name in names:
+            error = try_sender(connection, name)
+            if isinstance(error, DestinationMissing):
+                yield name
+            elif isinstance(error, Faulted | DestinationSilent) or connection.wire.failure is not None:
+                raise error if error is not None else Interrupted(f"{connection.host}: the connection was lost.")
+    finally:
+        connection.close()
+
+
+# --- partitioned entities --------------------------------------------------------------------------------------------
+
+
+def warn_if_partitioned(primary: ConnectionDetails, path: str, operation_timeout: float) -> None:
+    """Logs a warning if the timeout is too short for the entity because it is partitioned (S8). Asks in a thread."""
+
+    def look() -> None:
+        try:
+            with administration_with(primary) as administration:
+                is_partitioned = administration.is_partitioned(path)
+        except Exception as error:  # only the Manage claim allows the look, and an application need not have it
+            log.info("Could not check whether '%s' is partitioned: %s", path, error)
+            return
+        if is_partitioned:
+            log.warning(
+                "'%s' is partitioned, and operation_timeout is %g s: a partitioned entity may need %g s. Set "
+                "operation_timeout to that or more, or some sends fail that would have succeeded.",
+                path,
+                operation_timeout,
+                LEAST_TIMEOUT,
+            )
+
+    if operation_timeout < LEAST_TIMEOUT:
+        threading.Thread(target=look, name=f"look at {path}", daemon=True).start()

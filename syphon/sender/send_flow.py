@@ -16,7 +16,7 @@ from syphon.backlog import NotForBacklog, QueueName, to_backlog
 from syphon.model import RetryPolicy
 from syphon.servicebus import fill
 
-from .entities import HEALTHY, FailedOver, PrimaryEntity
+from .entity_state import HEALTHY, FailedOver, PrimaryEntity
 from .error_classes import (
     BothSidesFailed,
     FailureClass,
@@ -27,7 +27,6 @@ from .error_classes import (
     may_have_arrived,
 )
 from .failover import Failover
-from .timeouts import Deadline
 
 T = TypeVar("T")
 
@@ -95,6 +94,27 @@ class PrimaryLink(Protocol):
     """The retries of the application's client. The flow does them, because the entity may fail over between two."""
     limit: int | None
     """The size of the largest message that the link takes; known after the link was open once."""
+
+
+class Deadline:
+    """How long a call may take.
+
+    A caller's timeout is for the whole call. Without one, the primary gets one operation timeout, and then each backlog
+    queue gets one.
+    """
+
+    def __init__(self, now: Callable[[], float], operation_timeout: float, timeout: float | None) -> None:
+        self._now = now
+        self._operation_timeout = operation_timeout
+        self._is_callers = timeout is not None
+        self.whole = operation_timeout if timeout is None else timeout
+        self._at = now() + self.whole
+
+    def left(self) -> float:
+        return self._at - self._now()
+
+    def left_for_backlog(self) -> float:
+        return self.left() if self._is_callers else self._operation_timeout
 
 
 class SendFlow:

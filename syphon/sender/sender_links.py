@@ -19,6 +19,9 @@ from .error_classes import FailureClass, classify
 T = TypeVar("T")
 SdkSenderT = TypeVar("SdkSenderT")
 
+CLOSE_WITHIN = 5.0
+"""Seconds that a send under way gets to finish when its sender is closed, and seconds that closing a link may take."""
+
 
 class SenderLinkState(Generic[SdkSenderT]):
     """The state of a link, the same for the sync API and the asyncio API."""

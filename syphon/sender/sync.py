@@ -18,16 +18,14 @@ from syphon.model import Faulted
 from syphon.servicebus import ConnectionDetails, connection_details
 
 from .base import PairedClientBase, PairedSenderBase, check_timeout, embedded_syphon, left_after_waiting
-from .calls import CancelMessages, CreateBatch, ScheduleMessages, SenderCall, SendMessages
-from .entities import PrimaryEntity
+from .calls import CancelMessages, CreateBatch, ScheduleMessages, SenderCall, SendMessages, ping_message
+from .coupling import Side
+from .entity_state import PrimaryEntity
 from .error_classes import SenderClosed
-from .management import administration_details
-from .messages import ping_message
-from .pair_state import Side
-from .pairing import NamespaceClient, PairOptions, find_fault, set_up
+from .pair_options import PairOptions
+from .pairing import NamespaceClient, administration_details, find_fault, set_up
 from .send_flow import Delay, FlowStep, SendPing, Steps, UsePrimary, watch_entity
-from .sender_links import SenderLink, close_quietly
-from .timeouts import CLOSE_WITHIN, SyncClock
+from .sender_links import CLOSE_WITHIN, SenderLink, close_quietly
 
 if TYPE_CHECKING:
     from .embedded import EmbeddedSyphon
@@ -65,6 +63,17 @@ def pair(
     backlog = set_up(first.client, second.client, options, administration)
     syphon = embedded_syphon(lambda: (first.client, second.client), backlog, options, clock.now)
     return PairedClient(first, second, backlog, options, clock, syphon)
+
+
+class SyncClock:
+    """The real clock of the sync API. Tests use another one."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def wait(self, event: threading.Event, seconds: float) -> None:
+        """Waits for an event, but not longer than `seconds`."""
+        event.wait(seconds)
 
 
 class PairedClient(PairedClientBase[ServiceBusClient, ServiceBusReceiver, "PairedSender"]):

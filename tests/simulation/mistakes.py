@@ -20,7 +20,7 @@ import syphon.transfer.pump
 from syphon.control.slot_control import SlotControl
 from syphon.control.totals import QueueAttempt, Totals
 from syphon.model import Result, SyphonError
-from syphon.sender.entities import PrimaryEntity
+from syphon.sender.entity_state import PrimaryEntity
 from syphon.sender.send_flow import SendFlow
 from syphon.servicebus import LinkState, Namespace, RawSender, Sent
 from syphon.servicebus.frame_socket import FrameSocket

@@ -23,7 +23,7 @@ from syphon.amqp.frames import BATCH_FORMAT
 from syphon.backlog import QueueName
 from syphon.model import DestinationBusy, Interrupted, RetryPolicy, SyphonError
 from syphon.sender import BothSidesFailed, PairOptions
-from syphon.sender.entities import PrimaryEntity
+from syphon.sender.entity_state import PrimaryEntity
 from syphon.sender.failover import BacklogQueuePool, Failover
 from syphon.sender.send_flow import (
     CreateBacklogBatch,

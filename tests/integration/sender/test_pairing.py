@@ -29,7 +29,7 @@ from syphon.emulator import (
 )
 from syphon.model.errors import NotAuthorized
 from syphon.sender import BadOptions, PairOptions, pair
-from syphon.sender import management as administration
+from syphon.sender import pairing as administration
 from syphon.sender.pairing import set_up
 from syphon.servicebus.sdk_clients import connection_details
 from tests.integration.sender.conftest import QUEUE_0, QUEUE_1, PairedEmulator, leftovers

@@ -12,7 +12,7 @@ from syphon.amqp import data_section
 from syphon.backlog import QueueName
 from syphon.model import RetryPolicy
 from syphon.sender import BothSidesFailed, PairOptions
-from syphon.sender.entities import PrimaryEntity
+from syphon.sender.entity_state import PrimaryEntity
 from syphon.sender.failover import Failover
 from syphon.sender.send_flow import CreateBacklogBatch, Delay, SendFlow, SendToBacklog, Steps, UsePrimary
 

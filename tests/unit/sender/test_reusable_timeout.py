@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from syphon.sender.timeouts import ReusableTimeout
+from syphon.sender.aio_links import ReusableTimeout
 
 HOUR = 3600.0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from syphon.sender.entities import HEALTHY, Doubtful, FailedOver, PrimaryEntity
+from syphon.sender.entity_state import HEALTHY, Doubtful, FailedOver, PrimaryEntity
 from syphon.sender.events import Change, EntityFailedOver, EntityPinged, EntityReturned
 
 ERROR, OTHER = OSError("gone"), OSError("still gone")
