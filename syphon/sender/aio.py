@@ -316,7 +316,8 @@ class PairedSender(PairedSenderBase[AioSenderLink]):
                 else:
                     flow.record_success(call.count)
                     return result
-            return await _execute(call.steps(flow, deadline, failure), lambda step: self._execute_step(step, call))
+            steps = call.steps(flow, deadline, begins_at_primary=failure is not None)
+            return await _execute(steps, lambda step: self._execute_step(step, call), failure)
         finally:
             if self._closed.is_set():
                 await self._close_links()  # a link may have been opened since
@@ -360,10 +361,14 @@ def _start_task(work: Coroutine[Any, Any, None], kept: set[asyncio.Task[None]]) 
     task.add_done_callback(kept.discard)
 
 
-async def _execute(steps: Steps[T], execute: Callable[[FlowStep], Awaitable[Any]]) -> T:
-    """Executes the steps of a flow until it ends; returns its result."""
+async def _execute(
+    steps: Steps[T], execute: Callable[[FlowStep], Awaitable[Any]], failure: Exception | None = None
+) -> T:
+    """Executes the steps of a flow until it ends; returns its result. `failure`: that of an executed first step."""
     try:
         step = next(steps)
+        if failure is not None:
+            step = steps.throw(failure)
         while True:
             try:
                 result = await execute(step)

@@ -43,8 +43,8 @@ class SenderCall(ABC, Generic[T]):
         """Does the call with the SDK's sender for the primary."""
 
     @abstractmethod
-    def steps(self, flow: SendFlow, deadline: Deadline, first_failure: Exception | None) -> Steps[T]:
-        """The steps of the call."""
+    def steps(self, flow: SendFlow, deadline: Deadline, begins_at_primary: bool = False) -> Steps[T]:
+        """The steps of the call. `begins_at_primary`: see `SendFlow.send`."""
 
 
 class SendMessages(SenderCall[None]):
@@ -57,8 +57,8 @@ class SendMessages(SenderCall[None]):
     def use_primary(self, sender: Any, timeout: float) -> Any:
         return sender.send_messages(self.messages, timeout=timeout)
 
-    def steps(self, flow: SendFlow, deadline: Deadline, first_failure: Exception | None) -> Steps[None]:
-        return flow.send(lambda: encode(self.messages), self.count, deadline, first_failure)
+    def steps(self, flow: SendFlow, deadline: Deadline, begins_at_primary: bool = False) -> Steps[None]:
+        return flow.send(lambda: encode(self.messages), self.count, deadline, begins_at_primary=begins_at_primary)
 
 
 class ScheduleMessages(SenderCall[list[int]]):
@@ -71,9 +71,9 @@ class ScheduleMessages(SenderCall[list[int]]):
     def use_primary(self, sender: Any, timeout: float) -> Any:
         return sender.schedule_messages(self.copies, self.when, timeout=timeout)
 
-    def steps(self, flow: SendFlow, deadline: Deadline, first_failure: Exception | None) -> Steps[list[int]]:
+    def steps(self, flow: SendFlow, deadline: Deadline, begins_at_primary: bool = False) -> Steps[list[int]]:  # noqa: ARG002
         numbers = [NOT_CANCELLABLE] * len(self.copies)
-        return flow.send(lambda: encode(self.copies), len(self.copies), deadline, first_failure, numbers)
+        return flow.send(lambda: encode(self.copies), len(self.copies), deadline, backlog_result=numbers)
 
 
 class CancelMessages(SenderCall[None]):
@@ -86,7 +86,7 @@ class CancelMessages(SenderCall[None]):
     def use_primary(self, sender: Any, timeout: float) -> Any:
         return sender.cancel_scheduled_messages(self.sequence_numbers, timeout=timeout)
 
-    def steps(self, flow: SendFlow, deadline: Deadline, first_failure: Exception | None) -> Steps[None]:  # noqa: ARG002
+    def steps(self, flow: SendFlow, deadline: Deadline, begins_at_primary: bool = False) -> Steps[None]:  # noqa: ARG002
         return flow.use_primary_only(deadline)
 
 
@@ -103,7 +103,7 @@ class CreateBatch(SenderCall[ServiceBusMessageBatch]):
         self,
         flow: SendFlow,
         deadline: Deadline,
-        first_failure: Exception | None,  # noqa: ARG002
+        begins_at_primary: bool = False,  # noqa: ARG002
     ) -> Steps[ServiceBusMessageBatch]:
         return flow.create_batch(deadline)
 

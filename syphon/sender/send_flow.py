@@ -135,7 +135,7 @@ class SendFlow:
     def can_skip_steps(self) -> bool:
         """Whether the entity is healthy and not busy.
 
-        Then the first step is always `UsePrimary`, and a call may do it without a generator. It needs the generator
+        Then the first step is always `UsePrimary`. A call may execute it without a generator, and needs the generator
         only if that step fails: most calls end before, and that saves CPU.
         """
         return self.entity.state is HEALTHY and self.entity.busy_error is None
@@ -149,14 +149,16 @@ class SendFlow:
         payloads: Callable[[], Sequence[bytes]],
         count: int,
         deadline: Deadline,
-        first_failure: Exception | None = None,
+        *,
+        begins_at_primary: bool = False,
         backlog_result: Any = None,
     ) -> Steps[Any]:
         """Sends messages. Returns the primary's result, or `backlog_result` if the messages went to the backlog.
 
-        `first_failure` is the error of a first step that was done without this generator (see `can_skip_steps`).
+        `begins_at_primary`: the first step is `UsePrimary`, whatever other senders have found out about the entity
+        meanwhile. The caller has executed it already, and throws its error in (see `can_skip_steps`).
         """
-        outcome = yield from self._use_primary(deadline, payloads, first_failure)
+        outcome = yield from self._use_primary(deadline, payloads, begins_at_primary)
         if isinstance(outcome, PrimaryResult):
             self.record_success(count)
             return outcome.result
@@ -167,7 +169,7 @@ class SendFlow:
 
     def create_batch(self, deadline: Deadline) -> Steps[Any]:
         """Creates an empty batch: for the primary, or for a backlog queue while the entity is failed over."""
-        outcome = yield from self._use_primary(deadline, lambda: (), None)
+        outcome = yield from self._use_primary(deadline, lambda: ())
         if isinstance(outcome, PrimaryResult):
             return outcome.result
         _, batch = yield from self._usable_queue(outcome.because, {}, deadline, 0, 0)
@@ -180,21 +182,20 @@ class SendFlow:
     # --- the primary ---------------------------------------------------------------------------------------------
 
     def _use_primary(
-        self, deadline: Deadline, payloads: Callable[[], Sequence[bytes]], first_failure: Exception | None
+        self, deadline: Deadline, payloads: Callable[[], Sequence[bytes]], begins_here: bool = False
     ) -> Steps[PrimaryResult | PrimaryUnavailable]:
         """Tries the primary until it succeeds or is failed over. Raises the errors that the caller must get."""
         failure: Exception | None = None
         retried = 0
-        while first_failure is not None or not self._failover.is_failed_over(self.entity):
+        while begins_here or not self._failover.is_failed_over(self.entity):
             busy = self.entity.busy_error
-            if first_failure is None and busy is not None and (yield from self._wait_while_busy(busy, deadline)):
+            if not begins_here and busy is not None and (yield from self._wait_while_busy(busy, deadline)):
                 continue
+            begins_here = False
             try:
-                if first_failure is not None:
-                    raise first_failure
                 return PrimaryResult((yield UsePrimary(deadline.left(), self.entity.failovers)))
             except Exception as error:
-                failure, first_failure = error, None
+                failure = error
                 failure_class = classify(error)
                 if failure_class is FailureClass.BUSY:
                     self._failover.was_busy(self.entity, error)

@@ -256,7 +256,8 @@ class PairedSender(PairedSenderBase[SenderLink]):
                 else:
                     flow.record_success(call.count)
                     return result
-            return _execute(call.steps(flow, deadline, failure), lambda step: self._execute_step(step, call))
+            steps = call.steps(flow, deadline, begins_at_primary=failure is not None)
+            return _execute(steps, lambda step: self._execute_step(step, call), failure)
         finally:
             if self._closed.is_set():
                 self._close_links()  # a link may have been opened since
@@ -287,10 +288,12 @@ class PairedSender(PairedSenderBase[SenderLink]):
             raise explained from error
 
 
-def _execute(steps: Steps[T], execute: Callable[[FlowStep], Any]) -> T:
-    """Executes the steps of a flow until it ends; returns its result."""
+def _execute(steps: Steps[T], execute: Callable[[FlowStep], Any], failure: Exception | None = None) -> T:
+    """Executes the steps of a flow until it ends; returns its result. `failure`: that of an executed first step."""
     try:
         step = next(steps)
+        if failure is not None:
+            step = steps.throw(failure)
         while True:
             try:
                 result = execute(step)

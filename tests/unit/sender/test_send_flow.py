@@ -53,14 +53,24 @@ def test_a_first_step_that_failed_outside_the_flow_is_its_first_failure() -> Non
     harness = FlowHarness(retries=1)
     deadline = harness.flow.deadline(20)
     harness.time += 5
-    steps = harness.flow.send(lambda: [b""], 1, deadline, GONE)
-    assert next(steps) == Delay(1.6)
+    steps = harness.flow.send(lambda: [b""], 1, deadline, begins_at_primary=True)
+    assert isinstance(next(steps), UsePrimary)
+    assert steps.throw(GONE) == Delay(1.6)
     harness.time += 1.6
     step = steps.send(None)
     assert isinstance(step, UsePrimary)
     assert step.timeout == pytest.approx(13.4)
     with pytest.raises(OSError, match="gone"):
         steps.throw(GONE)
+
+
+def test_a_flow_begins_at_the_primary_although_another_sender_has_failed_it_over_meanwhile() -> None:
+    harness = FlowHarness(failover_interval=0)
+    harness.failover.failed(harness.flow.entity, GONE)
+    assert harness.flow.entity.is_failed_over
+    steps = harness.flow.send(lambda: [b""], 1, harness.flow.deadline(20), begins_at_primary=True)
+    assert isinstance(next(steps), UsePrimary)
+    assert isinstance(steps.throw(GONE), CreateBacklogBatch)
 
 
 def test_a_call_cannot_skip_the_steps_after_a_failure_or_while_the_entity_is_busy() -> None:
