@@ -5,13 +5,13 @@
        │ └──────────a send succeeds───────┘                                                  │
        └───────────────────────────────a ping succeeds───────────────────────────────────────┘
 
-It has no clock and no I/O: time is an argument, and each event is a returned value.
+It has no clock and no I/O: time is an argument, and each change is a returned value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from enum import Enum, auto
 
 from .events import Change, EntityFailedOver, EntityPinged, EntityReturned
 
@@ -19,30 +19,39 @@ BUSY_PAUSE = 10.0
 """Seconds during which no sender sends to a busy entity (S5)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Healthy:
-    """Messages go to the primary."""
+class EntityState(Enum):
+    """Where the messages for an entity go."""
+
+    HEALTHY = auto()
+    """To the primary."""
+    DOUBTFUL = auto()
+    """To the primary, but none has arrived since the first failure."""
+    FAILED_OVER = auto()
+    """To the backlog."""
 
 
-@dataclass(frozen=True, slots=True)
-class Doubtful:
-    """Messages go to the primary, but none has arrived since the first failure."""
+class EntityEvent(Enum):
+    """What senders and pings find out about an entity."""
 
-    since: float
-    because: Exception
-
-
-@dataclass(frozen=True, slots=True)
-class FailedOver:
-    """Messages go to the backlog."""
-
-    since: float
-    because: Exception
-    ping_at: float
+    SEND_FAILED = auto()
+    """With an error that counts."""
+    SEND_SUCCEEDED = auto()
+    INTERVAL_PASSED = auto()
+    """The failover interval has passed since the first failure."""
+    PING_FAILED = auto()
+    PING_ARRIVED = auto()
 
 
-EntityState = Healthy | Doubtful | FailedOver
-HEALTHY = Healthy()
+TRANSITIONS: Mapping[tuple[EntityState, EntityEvent], EntityState] = {
+    (EntityState.HEALTHY, EntityEvent.SEND_FAILED): EntityState.DOUBTFUL,
+    (EntityState.DOUBTFUL, EntityEvent.SEND_FAILED): EntityState.DOUBTFUL,
+    (EntityState.DOUBTFUL, EntityEvent.SEND_SUCCEEDED): EntityState.HEALTHY,
+    (EntityState.DOUBTFUL, EntityEvent.INTERVAL_PASSED): EntityState.FAILED_OVER,
+    (EntityState.FAILED_OVER, EntityEvent.PING_FAILED): EntityState.FAILED_OVER,
+    (EntityState.FAILED_OVER, EntityEvent.PING_ARRIVED): EntityState.HEALTHY,
+}
+"""All other events change nothing. So a send that began before the failover does not bring the entity back: only a ping
+does."""
 
 
 class PrimaryEntity:
@@ -50,42 +59,49 @@ class PrimaryEntity:
 
     def __init__(self, path: str, failover_interval: float, ping_interval: float) -> None:
         self.path = path
-        self.state: EntityState = HEALTHY
+        self.state = EntityState.HEALTHY
+        self.because: Exception | None = None
+        """The last failure that counts; None while the entity is healthy."""
         self.failovers = 0
         """How often it has failed over. No sender uses a link to the primary that is older than the last failover."""
         self.busy_error: Exception | None = None
         self.busy_until = 0.0
+        self._since = 0.0
+        """When its state began: for `DOUBTFUL` the first failure, for `FAILED_OVER` the failover."""
+        self._ping_at = 0.0
         self._failover_interval = failover_interval
         self._ping_interval = ping_interval
 
     @property
+    def is_healthy(self) -> bool:
+        return self.state is EntityState.HEALTHY
+
+    @property
     def is_failed_over(self) -> bool:
-        return isinstance(self.state, FailedOver)
+        return self.state is EntityState.FAILED_OVER
 
     def succeeded(self) -> None:
-        """A send has arrived.
-
-        A send that began before the failover does not bring the entity back: only a ping does.
-        """
+        """A send has arrived."""
         self.busy_error = None
-        if isinstance(self.state, Doubtful):
-            self.state = HEALTHY
+        self._happened(EntityEvent.SEND_SUCCEEDED)
 
     def failed(self, error: Exception, now: float) -> Iterator[Change]:
         """A send has failed with an error that counts."""
-        if isinstance(self.state, Healthy):
-            self.state = Doubtful(now, error)
-        elif isinstance(self.state, Doubtful):
-            self.state = Doubtful(self.state.since, error)
+        if self.is_healthy:
+            self._since = now
+        if self._happened(EntityEvent.SEND_FAILED):
+            self.because = error
         yield from self.check(now)
 
     def check(self, now: float) -> Iterator[Change]:
         """Fails the entity over if the failover interval has passed."""
-        doubt = self.state
-        if isinstance(doubt, Doubtful) and now >= doubt.since + self._failover_interval:
-            self.state = FailedOver(now, doubt.because, now + self._ping_interval)
+        failing_for = now - self._since
+        if failing_for < self._failover_interval or self.because is None:
+            return
+        if self._happened(EntityEvent.INTERVAL_PASSED):
+            self._since, self._ping_at = now, now + self._ping_interval
             self.failovers += 1
-            yield EntityFailedOver(self.path, now - doubt.since, doubt.because)
+            yield EntityFailedOver(self.path, failing_for, self.because)
 
     def was_busy(self, error: Exception, now: float) -> None:
         """The service has answered "server busy": no sender of the pair sends to the entity for ten seconds."""
@@ -93,18 +109,26 @@ class PrimaryEntity:
 
     def due(self) -> float | None:
         """When the entity needs attention: to fail over, or to be pinged. None while it is healthy."""
-        if isinstance(self.state, Doubtful):
-            return self.state.since + self._failover_interval
-        return self.state.ping_at if isinstance(self.state, FailedOver) else None
+        if self.state is EntityState.DOUBTFUL:
+            return self._since + self._failover_interval
+        return self._ping_at if self.is_failed_over else None
 
     def pinged(self, error: Exception | None, began: float, now: float) -> Iterator[Change]:
         """A ping that began at `began` has arrived, or has failed with an error."""
-        if not isinstance(self.state, FailedOver):
+        if not self._happened(EntityEvent.PING_ARRIVED if error is None else EntityEvent.PING_FAILED):
             return
         yield EntityPinged(self.path, error)
         if error is None:
-            away_for, self.state = now - self.state.since, HEALTHY
-            yield EntityReturned(self.path, away_for)
+            yield EntityReturned(self.path, now - self._since)
         else:
-            ping_at = max(now, began + self._ping_interval)
-            self.state = FailedOver(self.state.since, self.state.because, ping_at)
+            self._ping_at = max(now, began + self._ping_interval)
+
+    def _happened(self, event: EntityEvent) -> bool:
+        """Moves to the next state. Returns whether the event means something in the present one."""
+        after = TRANSITIONS.get((self.state, event))
+        if after is None:
+            return False
+        self.state = after
+        if after is EntityState.HEALTHY:
+            self.because = None
+        return True

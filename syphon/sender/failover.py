@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from syphon.backlog import QueueName
 
-from .entity_state import BUSY_PAUSE, HEALTHY, Doubtful, PrimaryEntity
+from .entity_state import BUSY_PAUSE, EntityState, PrimaryEntity
 from .error_classes import FailureClass, classify
 from .events import Change, EntityFailedOver, EntityPinged, QueueTakenBack, QueueTakenOut, SenderMetrics, SideEnded
 from .pair_options import PairOptions, seconds
@@ -100,13 +100,13 @@ class Failover:
 
     def is_failed_over(self, entity: PrimaryEntity) -> bool:
         """Whether messages for the entity go to the backlog now."""
-        if isinstance(entity.state, Doubtful):
+        if entity.state is EntityState.DOUBTFUL:
             self._change(lambda: entity.check(self.now()))
         return entity.is_failed_over
 
     def succeeded(self, entity: PrimaryEntity, count: int) -> None:
         """Messages have arrived at the primary."""
-        if entity.state is not HEALTHY or entity.busy_error is not None:
+        if not entity.is_healthy or entity.busy_error is not None:
             with self._lock:
                 entity.succeeded()
         self.metrics.accepted(entity.path, "primary", count)

@@ -16,7 +16,7 @@ from syphon.backlog import NotForBacklog, QueueName, to_backlog
 from syphon.model import RetryPolicy
 from syphon.servicebus import fill
 
-from .entity_state import HEALTHY, FailedOver, PrimaryEntity
+from .entity_state import PrimaryEntity
 from .error_classes import (
     BothSidesFailed,
     FailureClass,
@@ -138,7 +138,7 @@ class SendFlow:
         Then the first step is always `UsePrimary`. A call may execute it without a generator, and needs the generator
         only if that step fails: most calls end before, and that saves CPU.
         """
-        return self.entity.state is HEALTHY and self.entity.busy_error is None
+        return self.entity.is_healthy and self.entity.busy_error is None
 
     def record_success(self, count: int) -> None:
         """The primary has accepted `count` messages."""
@@ -211,9 +211,8 @@ class SendFlow:
                 self._failover.failed(self.entity, error)
                 if not self.entity.is_failed_over or deadline.left_for_backlog() <= 0:
                     raise
-        state = self.entity.state
-        because = state.because if isinstance(state, FailedOver) else OperationTimeoutError()
-        return PrimaryUnavailable(failure or because, failure is not None)
+        because = failure or self.entity.because or OperationTimeoutError()
+        return PrimaryUnavailable(because, failure is not None)
 
     def _wait_while_busy(self, busy: Exception, deadline: Deadline) -> Steps[bool]:
         """Waits until ten seconds have passed since the entity was busy (S5).

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from syphon.sender.entity_state import HEALTHY, Doubtful, FailedOver, PrimaryEntity
+from collections.abc import Callable
+from itertools import product
+
+import pytest
+
+from syphon.sender.entity_state import TRANSITIONS, EntityEvent, EntityState, PrimaryEntity
 from syphon.sender.events import Change, EntityFailedOver, EntityPinged, EntityReturned
 
 ERROR, OTHER = OSError("gone"), OSError("still gone")
@@ -19,8 +24,9 @@ def fail(entity: PrimaryEntity, now: float, error: Exception = ERROR) -> list[Ch
 def test_a_first_failure_starts_the_timer_and_changes_nothing_else() -> None:  # F2
     entity = orders()
     assert fail(entity, 100.0) == []
-    assert entity.state == Doubtful(100.0, ERROR)
-    assert not entity.is_failed_over
+    assert entity.state is EntityState.DOUBTFUL
+    assert entity.because is ERROR
+    assert entity.due() == 160.0
 
 
 def test_it_fails_over_when_the_interval_has_passed_without_a_success() -> None:  # F2
@@ -42,7 +48,7 @@ def test_a_success_in_between_stops_the_timer() -> None:  # F2
     entity = orders()
     fail(entity, 100.0)
     entity.succeeded()
-    assert entity.state is HEALTHY
+    assert entity.is_healthy
     assert entity.due() is None
     fail(entity, 200.0)
     assert list(entity.check(259.0)) == []
@@ -67,15 +73,15 @@ def test_a_ping_that_arrives_brings_it_back() -> None:  # F5
     entity = orders(0.0)
     fail(entity, 100.0)
     assert list(entity.pinged(None, 160.0, 161.0)) == [EntityPinged("orders", None), EntityReturned("orders", 61.0)]
-    assert entity.state is HEALTHY
+    assert entity.is_healthy
     assert entity.due() is None
 
 
-def test_a_send_that_was_under_way_at_the_failover_does_not_bring_it_back() -> None:  # F5
+def test_a_send_that_was_in_flight_at_the_failover_does_not_bring_it_back() -> None:  # F5
     entity = orders(0.0)
     fail(entity, 100.0)
     entity.succeeded()
-    assert isinstance(entity.state, FailedOver)
+    assert entity.is_failed_over
 
 
 def test_a_failure_that_comes_late_does_not_fail_it_over_twice() -> None:
@@ -89,4 +95,28 @@ def test_a_busy_entity_is_left_alone_for_ten_seconds_and_is_not_in_doubt() -> No
     entity = orders(0.0)
     entity.was_busy(ERROR, 100.0)
     assert entity.busy_until == 110.0
-    assert entity.state is HEALTHY
+    assert entity.is_healthy
+
+
+REACHED: dict[EntityState, Callable[[PrimaryEntity], object]] = {
+    EntityState.HEALTHY: lambda entity: entity.check(100.0),
+    EntityState.DOUBTFUL: lambda entity: fail(entity, 100.0),
+    EntityState.FAILED_OVER: lambda entity: (fail(entity, 100.0), list(entity.check(160.0))),
+}
+HAPPENS: dict[EntityEvent, Callable[[PrimaryEntity], object]] = {
+    EntityEvent.SEND_FAILED: lambda entity: fail(entity, 101.0),
+    EntityEvent.SEND_SUCCEEDED: lambda entity: entity.succeeded(),
+    EntityEvent.INTERVAL_PASSED: lambda entity: list(entity.check(500.0)),
+    EntityEvent.PING_FAILED: lambda entity: list(entity.pinged(OTHER, 500.0, 501.0)),
+    EntityEvent.PING_ARRIVED: lambda entity: list(entity.pinged(None, 500.0, 501.0)),
+}
+
+
+@pytest.mark.parametrize(("state", "event"), [*product(EntityState, EntityEvent)])
+def test_every_event_in_every_state_does_what_the_table_says(state: EntityState, event: EntityEvent) -> None:  # F2, F5
+    entity = orders()
+    REACHED[state](entity)
+    assert entity.state is state
+    HAPPENS[event](entity)
+    assert entity.state is TRANSITIONS.get((state, event), state)
+    assert (entity.because is None) == (entity.due() is None) == entity.is_healthy
