@@ -15,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from syphon.control import HandOver, QueueReport, SlotControl, SlotReport
@@ -25,43 +25,11 @@ from syphon.spark import JobResult, new_job
 from syphon.transfer import MOST_QUEUES, DestinationBackoff, Ended, Ring, WaitingMessages
 
 from .backoffs import Backoffs
+from .running_slot import RunningSlot, SlotEvent, SlotState
 from .slot_budget import SlotBudget
 
 FIRST_RETRY, LONGEST_RETRY = 2.0, 120.0
 """Seconds between attempts while something fails: they double from the first to the longest."""
-
-
-@dataclass(slots=True, eq=False)
-class RunningSlot:
-    """A running job with one slot."""
-
-    job: str
-    started_at: float
-    queues: dict[str, HandOver]
-    """The queues that it was handed and whose service it has not reported as ended."""
-    began_at: float | None = None
-    """When it first reported."""
-    report: SlotReport | None = None
-    is_leaving: bool = False
-    makes_room: bool = False
-    """It ends for a pair that has no slot."""
-    misses_primary: bool = False
-    """It could not reach the primary. It gets no queue until it has."""
-    successor: RunningSlot | None = None
-    """The slot that takes over its queues. It stops when the successor serves them."""
-    before: dict[str, Counters] = field(default_factory=dict)
-    """Its counters of a queue when the queue was handed to it."""
-
-    @property
-    def has_room(self) -> bool:
-        """Whether it can serve another queue."""
-        is_accepting = self.report is not None and self.report.is_accepting
-        return is_accepting and not self.misses_primary and len(self.queues) < MOST_QUEUES
-
-    @property
-    def is_saturated(self) -> bool:
-        """Whether it has more work than it can do."""
-        return self.report is not None and self.report.is_saturated
 
 
 @dataclass(slots=True)
@@ -197,9 +165,7 @@ class Dispatcher:
         report = self._control.report_of(slot.job)
         if report is None or report is slot.report:
             return
-        slot.report = report
-        if slot.began_at is None:
-            slot.began_at = self._now()
+        slot.receive(report, self._now())
         self._learn(report)
         if report.fault is not None:  # before the slot has abandoned its messages in flight
             self._listening.fault(report.fault)
@@ -301,7 +267,7 @@ class Dispatcher:
         A saturated slot is better than a new one, which takes seconds to start: each queue has its share of the window.
         So is a slot whose successor has not started yet.
         """
-        able = [slot for slot in self._slots.values() if slot.has_room and (not slot.is_leaving or slot.successor)]
+        able = [slot for slot in self._slots.values() if slot.has_room]
         return min(able, key=lambda slot: (slot.is_leaving, slot.is_saturated, len(slot.queues)), default=None)
 
     def _hand_over(self, slot: RunningSlot, work: QueueWork) -> None:
@@ -353,14 +319,13 @@ class Dispatcher:
     def _renew_leases(self) -> None:
         for slot in list(self._slots.values()):
             age = 0.0 if slot.began_at is None else self._now() - slot.began_at
-            if slot.successor is not None and self._is_taken_over(slot):
-                slot.successor = None
-                self._control.stop_job(slot.job)
-            elif slot.is_leaving:
+            if slot.state is SlotState.HANDING_OVER and self._is_taken_over(slot):
+                self._tell_to_stop(slot, SlotEvent.SUCCESSOR_SERVES)
+            elif slot.state is not SlotState.SERVING:
                 continue
             elif age > SHORT_LEASE and self._budget.makes_room(self._pair):
-                slot.is_leaving = slot.makes_room = True
-                self._control.stop_job(slot.job)
+                slot.makes_room = True
+                self._tell_to_stop(slot)
             elif age > self._lease:
                 self._replace(slot)
 
@@ -370,16 +335,19 @@ class Dispatcher:
 
     def _replace(self, slot: RunningSlot) -> None:
         """Ends a slot. Another one takes over its queues first, if one may start."""
-        slot.is_leaving = True
-        if slot.queues:
-            slot.successor = self._start([self.queues[queue] for queue in slot.queues])
+        slot.successor = self._start([self.queues[queue] for queue in slot.queues])
         if slot.successor is None:
-            self._control.stop_job(slot.job)
+            self._tell_to_stop(slot)
+        else:
+            slot.happened(SlotEvent.SUCCESSOR_STARTED)
+
+    def _tell_to_stop(self, slot: RunningSlot, event: SlotEvent = SlotEvent.TOLD_TO_STOP) -> None:
+        slot.happened(event)
+        self._control.stop_job(slot.job)
 
     def _renew(self) -> None:
         for slot in self._slots.values():
-            slot.is_leaving = True
-            self._control.stop_job(slot.job)
+            self._tell_to_stop(slot)
 
     def _job_ended(self, slot: RunningSlot, result: JobResult | BaseException) -> None:
         del self._slots[slot.job]

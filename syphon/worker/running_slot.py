@@ -1,0 +1,101 @@
+"""One running slot as the dispatcher sees it: which queues it serves, and from when on it must not get others (D15).
+
+    Starting ──its first report──► Serving ──its lease has expired──► HandingOver ──its successor serves──► Stopping
+       │                             │                                                                         ▲
+       └─────────────────────────────┴───told to stop: other settings, room for another pair, no successor─────┘
+
+A slot ends with its job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from syphon.control import HandOver, SlotReport
+from syphon.model import Counters
+from syphon.transfer import MOST_QUEUES
+
+
+class SlotState(Enum):
+    """What a slot is for."""
+
+    STARTING = auto()
+    """It has not reported yet."""
+    SERVING = auto()
+    HANDING_OVER = auto()
+    """Its lease has expired. It serves its queues, and new ones if there is no better slot, until a successor does."""
+    STOPPING = auto()
+    """It has been told to stop, and gets no queue."""
+
+
+class SlotEvent(Enum):
+    """What happens to a slot."""
+
+    REPORTED = auto()
+    SUCCESSOR_STARTED = auto()
+    """Its lease has expired, and another slot was started for its queues."""
+    SUCCESSOR_SERVES = auto()
+    """That slot has reported, or has ended, or takes too long to start."""
+    TOLD_TO_STOP = auto()
+
+
+TRANSITIONS: Mapping[tuple[SlotState, SlotEvent], SlotState] = {
+    (SlotState.STARTING, SlotEvent.REPORTED): SlotState.SERVING,
+    (SlotState.STARTING, SlotEvent.TOLD_TO_STOP): SlotState.STOPPING,
+    (SlotState.SERVING, SlotEvent.SUCCESSOR_STARTED): SlotState.HANDING_OVER,
+    (SlotState.SERVING, SlotEvent.TOLD_TO_STOP): SlotState.STOPPING,
+    (SlotState.HANDING_OVER, SlotEvent.SUCCESSOR_SERVES): SlotState.STOPPING,
+    (SlotState.HANDING_OVER, SlotEvent.TOLD_TO_STOP): SlotState.STOPPING,
+}
+"""All other events change nothing."""
+
+
+@dataclass(slots=True, eq=False)
+class RunningSlot:
+    """A running job with one slot."""
+
+    job: str
+    started_at: float
+    queues: dict[str, HandOver]
+    """The queues that it was handed and whose service it has not reported as ended."""
+    state: SlotState = SlotState.STARTING
+    began_at: float | None = None
+    """When it first reported."""
+    report: SlotReport | None = None
+    makes_room: bool = False
+    """It ends for a pair that has no slot."""
+    misses_primary: bool = False
+    """It could not reach the primary. It gets no queue until it has."""
+    successor: RunningSlot | None = None
+    """The slot that takes over its queues."""
+    before: dict[str, Counters] = field(default_factory=dict)
+    """Its counters of a queue when the queue was handed to it."""
+
+    def happened(self, event: SlotEvent) -> None:
+        """Moves to the next state."""
+        self.state = TRANSITIONS.get((self.state, event), self.state)
+
+    def receive(self, report: SlotReport, now: float) -> None:
+        """Keeps its newest report."""
+        self.report = report
+        if self.began_at is None:
+            self.began_at = now
+        self.happened(SlotEvent.REPORTED)
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it ends soon: other slots take queues before it does."""
+        return self.state in (SlotState.HANDING_OVER, SlotState.STOPPING)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it can serve another queue."""
+        is_accepting = self.report is not None and self.report.is_accepting and self.state is not SlotState.STOPPING
+        return is_accepting and not self.misses_primary and len(self.queues) < MOST_QUEUES
+
+    @property
+    def is_saturated(self) -> bool:
+        """Whether it has more work than it can do."""
+        return self.report is not None and self.report.is_saturated
