@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from .backoffs import Backoffs
     from .drain.drain_options import GIVE_UP, DrainOptions
     from .drain.emptiness import counts_of
-    from .drain.queue_drain import DrainState, QueueDrain
+    from .drain.queue_drain import QueueDrain
+    from .drain.queue_state import DrainState
     from .drain.result import DrainProgress, DrainResult, QueueProgress, WaitingDestination, waiting_destinations
     from .drain.whole_drain import Drain
     from .engine import Engine, running_engine
@@ -22,7 +23,8 @@ _MODULES = {
     "backoffs": ("Backoffs",),
     "drain.emptiness": ("counts_of",),
     "drain.drain_options": ("GIVE_UP", "DrainOptions"),
-    "drain.queue_drain": ("DrainState", "QueueDrain"),
+    "drain.queue_drain": ("QueueDrain",),
+    "drain.queue_state": ("DrainState",),
     "drain.result": (
         "DrainProgress",
         "DrainResult",

@@ -15,7 +15,8 @@ from syphon.worker.backoffs import Backoffs
 from syphon.worker.drain.drain_options import DrainOptions
 from syphon.worker.drain.emptiness import EmptinessCheck
 from syphon.worker.drain.pair_drain import PairDrain
-from syphon.worker.drain.queue_drain import DrainState, QueueDrain
+from syphon.worker.drain.queue_drain import QueueDrain
+from syphon.worker.drain.queue_state import DrainState
 from syphon.worker.drain.shared_limit import SharedLimit
 
 from .connections import connect_and_wait

@@ -39,7 +39,8 @@ from syphon.worker.backoffs import Backoffs
 from syphon.worker.dispatcher import Dispatcher
 from syphon.worker.drain.emptiness import EmptinessCheck, PeekCount
 from syphon.worker.drain.pair_drain import PairDrain
-from syphon.worker.drain.queue_drain import DrainState, QueueDrain
+from syphon.worker.drain.queue_drain import QueueDrain
+from syphon.worker.drain.queue_state import DrainState
 from syphon.worker.slot_budget import SlotBudget
 
 from .incident import Kind, Mode
@@ -441,7 +442,7 @@ def takes_a_quiet_queue_for_an_empty_one() -> Iterator[None]:
 
     def peek(self: QueueDrain, emptiness: EmptinessCheck) -> None:
         if self.attempts:
-            self.end(DrainState.EMPTY)
+            self.state = DrainState.EMPTY
         else:
             original(self, emptiness)
 
@@ -456,7 +457,7 @@ def takes_an_empty_queue_for_a_stuck_one() -> Iterator[None]:
     def peek(self: QueueDrain, emptiness: EmptinessCheck) -> None:
         original(self, emptiness)
         if self.state is DrainState.EMPTY:
-            self.end(DrainState.STUCK)
+            self.state = DrainState.STUCK
 
     with replaced(QueueDrain, "peek", peek):
         yield

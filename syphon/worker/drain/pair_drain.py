@@ -27,7 +27,8 @@ from syphon.transfer import MOST_QUEUES, PumpOptions
 from ..backoffs import Backoffs
 from .drain_options import DrainOptions
 from .emptiness import EmptinessCheck
-from .queue_drain import DrainState, QueueDrain
+from .queue_drain import QueueDrain
+from .queue_state import DrainEvent, DrainState
 from .shared_limit import LimitShare, SharedLimit
 
 QUIET = 1.0
@@ -104,7 +105,7 @@ class PairDrain:
             except passed_over as error:  # it was empty, and must not hold up the others
                 queue.error = str(error)
             if is_last_round and queue.empty_since is None:
-                queue.end(DrainState.MORE_CAME)
+                queue.happened(DrainEvent.LATE_MESSAGES)
 
     def peek(self) -> None:
         """Peeks into every queue once. A queue that cannot be peeked stays open."""
@@ -137,9 +138,9 @@ class PairDrain:
         except Faulted as error:
             self._fail(SideFault.of("secondary", error))
         except SyphonError as error:
-            self._end(DrainState.FAILED, str(error))
+            self._end(DrainEvent.BROKEN, str(error))
         except BaseException as error:
-            self._end(DrainState.FAILED, f"{type(error).__name__}: {error}")
+            self._end(DrainEvent.BROKEN, f"{type(error).__name__}: {error}")
             raise
         finally:
             self._limit.leave()
@@ -148,17 +149,17 @@ class PairDrain:
         """Peeks and runs jobs until every queue is proven empty, or something else ends the drain."""
         while self._are_there_more():
             if self._stopping.is_set():
-                return self._end(DrainState.STOPPED)
+                return self._end(DrainEvent.TOLD_TO_STOP)
             with self._limit.share() as share:
                 if share.most == 0:
-                    return self._end(DrainState.LIMIT)
+                    return self._end(DrainEvent.LIMIT_REACHED)
                 result = self._run_job(jobs, share)
             if result.fault is not None:
                 return self._fail(result.fault)
             for queue in self._queues_to_serve:
                 is_stuck = queue.attempts and queue.is_stuck and self._has_tried_enough()
                 if is_stuck or (not result.counters.moved and self._only_waits(queue)):
-                    queue.end(DrainState.STUCK)
+                    queue.happened(DrainEvent.NO_PROGRESS)
             if not result.has_more:
                 self._rest(result)
         return None
@@ -180,7 +181,7 @@ class PairDrain:
                     raise
                 rest = error.retry_after if isinstance(error, DestinationBusy) else SHORTEST_REST
                 for queue in self.open_queues:
-                    queue.state, queue.error = DrainState.WAITING, str(error)
+                    queue.happened(DrainEvent.HELD_UP, str(error))
                     if isinstance(error, DestinationBusy):
                         queue.sit_out(rest)  # the service demands it
                 self._stopping.wait(rest)
@@ -236,13 +237,13 @@ class PairDrain:
         if result.counters.received and not result.counters.left:
             return
         for queue in self._queues_to_serve:
-            queue.state = DrainState.WAITING
+            queue.happened(DrainEvent.HELD_UP)
         waits = [destination.seconds for destination in self.backoffs.backing_off()]
         self._stopping.wait(min(max(min(waits, default=SHORTEST_REST), SHORTEST_REST), LONGEST_REST))
 
-    def _end(self, state: DrainState, error: str = "") -> None:
+    def _end(self, event: DrainEvent, error: str = "") -> None:
         for queue in self.open_queues:
-            queue.end(state, error)
+            queue.happened(event, error)
 
     def _fail(self, fault: SideFault) -> None:
         for queue in self.open_queues:

@@ -10,7 +10,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from enum import StrEnum
 
 from syphon.backlog import destination_of, stamps_of
 from syphon.config import PairSettings
@@ -22,6 +21,7 @@ from syphon.spark import JobResult
 from ..backoffs import Backoffs
 from .drain_options import DrainOptions
 from .emptiness import EmptinessCheck
+from .queue_state import TRANSITIONS, DrainEvent, DrainState
 
 log = logging.getLogger(__name__)
 
@@ -33,38 +33,6 @@ def selects(messages: MessageFilter, peeked: Peeked) -> bool:
     """Whether the filter matches a message that was peeked."""
     destination = destination_of(peeked.payload) if messages.needs_destination else None
     return messages.matches(destination, stamps_of(peeked.payload).enqueued_at)
-
-
-class DrainState(StrEnum):
-    """What the drain of a queue is doing, or how it ended."""
-
-    LOOKING = "looking"
-    MOVING = "moving"
-    THROTTLED = "throttled"
-    """It moves as fast as a throttled namespace allows."""
-    WAITING = "waiting"
-    SETTLING = "settling"
-    """It is empty, and the drain waits for messages that become visible late."""
-    EMPTY = "empty"
-    """A peek has proven that no matching message is left."""
-    MORE_CAME = "more came"
-    """It was empty. Messages that arrived while other queues were drained are left in the backlog."""
-    NOT_THERE = "not there"
-    STUCK = "stuck"
-    """Nothing has moved for longer than the patience of the drain."""
-    LIMIT = "limit reached"
-    STOPPED = "stopped"
-    FAILED = "failed"
-
-    @property
-    def is_final(self) -> bool:
-        return self not in (
-            DrainState.LOOKING,
-            DrainState.MOVING,
-            DrainState.THROTTLED,
-            DrainState.WAITING,
-            DrainState.SETTLING,
-        )
 
 
 class QueueDrain:
@@ -85,7 +53,7 @@ class QueueDrain:
         """The destinations of its pair that back off."""
         self.expected = expected
         """Messages at the start, by the count of the namespace; None if it is unknown."""
-        self.state = DrainState.LOOKING
+        self.state = DrainState.CHECKING
         self.totals = Totals()
         self.stats = Stats()
         """The outcomes of its messages, by destination."""
@@ -126,7 +94,7 @@ class QueueDrain:
 
     def begin_attempt(self) -> None:
         """Records that a job serves it. The patience begins with the first job: Spark may have taken long to start."""
-        self.state = DrainState.MOVING
+        self.happened(DrainEvent.SERVED)
         if not self.attempts:
             self.moved_at = self._now()
         self.attempts += 1
@@ -135,14 +103,15 @@ class QueueDrain:
         """Extends the patience by the time in which jobs served only other queues."""
         self.moved_at += seconds
 
-    def end(self, state: DrainState, error: str = "") -> None:
-        self.state = state
+    def happened(self, event: DrainEvent, error: str = "") -> None:
+        """Moves to the next state. Without a new error, the last one stays."""
+        self.state = TRANSITIONS.get((self.state, event), self.state)
         self.error = error or self.error
 
     def fail(self, fault: SideFault) -> None:
         """Ends the drain because a namespace can no longer be used."""
         self.fault = fault
-        self.end(DrainState.FAILED, fault.text)
+        self.happened(DrainEvent.BROKEN, fault.text)
 
     def peek(self, emptiness: EmptinessCheck) -> None:
         """Peeks into the queue, and ends its drain if no matching message is left. Raises an outage.
@@ -152,22 +121,22 @@ class QueueDrain:
         try:
             found = emptiness.count(self.queue, self.wants, 1)
         except DestinationMissing:
-            self.end(DrainState.NOT_THERE)
+            self.happened(DrainEvent.MISSING)
             return
         self.error = ""
         if found.wanted:
             self.needs_deferred_scan = self.needs_deferred_scan or found.deferred > 0
             self.empty_since = None
             if self.state in (DrainState.SETTLING, DrainState.EMPTY):
-                self.state = DrainState.LOOKING
                 self.moved_at = self._now()  # the patience begins again
+            self.happened(DrainEvent.MESSAGES_FOUND)
             return
         self.others = found.others
         self.moved_at = self._now()  # there is nothing to move: a queue that settles is not stuck
         self.empty_since = self.empty_since or self._now()
         has_settled = self._now() - self.empty_since >= self._options.settle
         self.has_been_empty = self.has_been_empty or has_settled
-        self.end(DrainState.EMPTY if has_settled else DrainState.SETTLING)
+        self.happened(DrainEvent.PROVEN_EMPTY if has_settled else DrainEvent.NOTHING_FOUND)
 
     def add(self, result: JobResult) -> None:
         """Adds the result of a job on this queue."""
@@ -210,4 +179,4 @@ class QueueDrain:
         except SyphonError as error:
             log.debug("%s could not be counted: %s", self.queue, error)
         if self.state in (DrainState.EMPTY, DrainState.MORE_CAME) and self.remaining is not None:
-            self.end(DrainState.MORE_CAME if self.remaining else DrainState.EMPTY)
+            self.happened(DrainEvent.LATE_MESSAGES if self.remaining else DrainEvent.PROVEN_EMPTY)

@@ -20,7 +20,8 @@ from syphon.spark import SparkLost
 from syphon.transfer import DestinationBackoff
 
 from .emptiness import IN_THE_BACKLOG
-from .queue_drain import MOST_COUNTED, DrainState, QueueDrain
+from .queue_drain import MOST_COUNTED, QueueDrain
+from .queue_state import DrainState
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,8 @@ from ..engine import Engine
 from .drain_options import DrainOptions
 from .emptiness import MessageCounts
 from .pair_drain import PairDrain
-from .queue_drain import DrainState, QueueDrain
+from .queue_drain import QueueDrain
+from .queue_state import DrainState
 from .result import DrainProgress, DrainResult, QueueProgress
 from .shared_limit import SharedLimit
 

@@ -28,8 +28,7 @@ from syphon.emulator import (
     TopicDescription,
 )
 from syphon.model.errors import NotAuthorized
-from syphon.sender import BadOptions, PairOptions, pair
-from syphon.sender import pairing as administration
+from syphon.sender import BadOptions, PairOptions, pair, pairing
 from syphon.sender.pairing import set_up
 from syphon.servicebus.sdk_clients import connection_details
 from tests.integration.sender.conftest import QUEUE_0, QUEUE_1, PairedEmulator, leftovers
@@ -252,8 +251,9 @@ def test_a_timeout_that_is_long_enough_is_no_reason_to_look(
     paired: PairedEmulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # S8
     looks: list[object] = []
-    monkeypatch.setattr(administration, "administration_with", looks.append)
-    paired.pair(operation_timeout=timedelta(seconds=15)).get_queue_sender("orders").close()
+    client = paired.pair(operation_timeout=timedelta(seconds=15))
+    monkeypatch.setattr(pairing, "administration_with", looks.append)
+    client.get_queue_sender("orders").close()
     assert threads_that_look() == []
     assert looks == []
 

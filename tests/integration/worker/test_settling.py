@@ -12,7 +12,8 @@ import pytest
 
 from syphon.worker.drain.drain_options import DrainOptions
 from syphon.worker.drain.emptiness import EmptinessCheck, PeekCount
-from syphon.worker.drain.queue_drain import DrainState, QueueDrain
+from syphon.worker.drain.queue_drain import QueueDrain
+from syphon.worker.drain.queue_state import DrainState
 from tests.support.processes import EmulatedPair, aliased, emulated_pair
 from tests.support.waiting import eventually
 
@@ -46,7 +47,7 @@ def test_a_queue_is_empty_when_it_has_been_so_for_the_whole_time() -> None:  # S
 
     assert state_after(0, 0) is DrainState.SETTLING
     assert state_after(899, 0) is DrainState.SETTLING
-    assert state_after(0.5, 1) is DrainState.LOOKING  # it showed up late, and the time starts again
+    assert state_after(0.5, 1) is DrainState.CHECKING  # it showed up late, and the time starts again
     assert state_after(1, 0) is DrainState.SETTLING
     assert state_after(899, 0) is DrainState.SETTLING
     assert state_after(1, 0) is DrainState.EMPTY

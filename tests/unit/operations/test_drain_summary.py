@@ -12,7 +12,7 @@ from syphon.control.totals import Totals
 from syphon.model import ExitCode, Stats
 from syphon.operations.drain_summary import exit_code_of, summarized, verdict_of
 from syphon.worker.drain.drain_options import DrainOptions
-from syphon.worker.drain.queue_drain import DrainState
+from syphon.worker.drain.queue_state import DrainState
 from syphon.worker.drain.result import DrainResult, WaitingDestination
 
 

@@ -15,7 +15,7 @@ from syphon.operations.drain_dry_run import CostForecast, DestinationForecast, D
 from syphon.operations.drain_run import DrainInterrupted
 from syphon.operations.drain_summary import Account, DestinationResult, DrainSummary, QueueResult
 from syphon.operations.inspection import BacklogAnswer, BacklogOverview, UnseenQueue
-from syphon.worker.drain.queue_drain import DrainState
+from syphon.worker.drain.queue_state import DrainState
 from syphon.worker.drain.result import DrainProgress, QueueProgress, WaitingDestination
 from tests.support.reports import a_report, an_empty_report
 

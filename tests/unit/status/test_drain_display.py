@@ -9,7 +9,7 @@ from rich.console import Console
 
 from syphon.status.drain_display import _Table
 from syphon.transfer.pump import DestinationBackoff
-from syphon.worker.drain.queue_drain import DrainState
+from syphon.worker.drain.queue_state import DrainState
 from syphon.worker.drain.result import DrainProgress, QueueProgress
 
 HOSTILE = "[/nothing] [link=https://evil.example]see[/link] \x1b[2J\x9b31m\r\n\u202e"

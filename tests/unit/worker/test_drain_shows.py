@@ -16,7 +16,7 @@ from syphon.servicebus import Peeked
 from syphon.spark import JobResult
 from syphon.worker.drain.drain_options import DrainOptions
 from syphon.worker.drain.emptiness import PeekCount
-from syphon.worker.drain.queue_drain import DrainState
+from syphon.worker.drain.queue_state import DrainState
 from syphon.worker.drain.result import DrainProgress
 from syphon.worker.drain.whole_drain import Drain
 from syphon.worker.engine import Engine

@@ -23,7 +23,8 @@ from syphon.worker.drain import pair_drain, result
 from syphon.worker.drain.drain_options import DrainOptions
 from syphon.worker.drain.emptiness import PeekCount
 from syphon.worker.drain.pair_drain import PairDrain
-from syphon.worker.drain.queue_drain import DrainState, QueueDrain
+from syphon.worker.drain.queue_drain import QueueDrain
+from syphon.worker.drain.queue_state import DrainState
 from syphon.worker.drain.result import DrainResult
 from syphon.worker.drain.shared_limit import SharedLimit
 

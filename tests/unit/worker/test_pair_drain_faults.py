@@ -13,7 +13,7 @@ from syphon.model import Faulted, SyphonError
 from syphon.servicebus import Peeked, SideFault
 from syphon.spark import JobResult, Jobs
 from syphon.worker.drain.emptiness import PeekCount
-from syphon.worker.drain.queue_drain import DrainState
+from syphon.worker.drain.queue_state import DrainEvent, DrainState
 from tests.unit.worker.test_pair_drain import Scene
 
 REFUSED = "The credentials are refused."
@@ -26,7 +26,7 @@ class Failing(Scene):
         super().__init__()
         self.of_peek = of_peek
         self.of_job = of_job
-        self.queues[1].end(DrainState.EMPTY)
+        self.queues[1].happened(DrainEvent.PROVEN_EMPTY)
 
     def count(self, queue: str, wants: Callable[[Peeked], bool], most: int) -> PeekCount:
         if self.of_peek is not None:

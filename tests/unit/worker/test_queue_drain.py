@@ -8,7 +8,8 @@ from syphon.model import Interrupted
 from syphon.worker.backoffs import Backoffs
 from syphon.worker.drain.drain_options import DrainOptions
 from syphon.worker.drain.emptiness import EmptinessCheck, PeekCount
-from syphon.worker.drain.queue_drain import DrainState, QueueDrain
+from syphon.worker.drain.queue_drain import QueueDrain
+from syphon.worker.drain.queue_state import DrainEvent, DrainState
 from syphon.worker.drain.result import DrainResult
 from tests.unit.worker.test_pair_drain import PAIR
 
@@ -47,7 +48,7 @@ def test_a_look_that_finds_a_message_has_not_counted_the_others() -> None:  # X7
 def test_the_last_error_stays_when_a_drain_ends_without_one() -> None:  # X2
     queue = looked(wanted=1)
     queue.error = str(Interrupted("The connection was lost."))
-    queue.end(DrainState.STUCK)
+    queue.happened(DrainEvent.HELD_UP)
     assert queue.error == "The connection was lost."
-    queue.end(DrainState.FAILED, "Spark is gone.")
+    queue.happened(DrainEvent.BROKEN, "Spark is gone.")
     assert queue.error == "Spark is gone."
