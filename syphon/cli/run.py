@@ -78,7 +78,13 @@ def _serve(config: Config, config_file: Path, makes_queues: bool) -> ExitCode:
             # Everything loaded so far stays: collecting garbage in it would stall all threads for 100 ms.
             gc.freeze()
             worker = Worker(
-                config, ready.jobs, ready.control_server, makes_queues, ops.pauses, ready.ending, ready.watch
+                config,
+                ready.jobs,
+                ready.control_server,
+                makes_queues=makes_queues,
+                pauses=ops.pauses,
+                ending=ready.ending,
+                watch=ready.watch,
             )
             # After Spark has started: Spark sets a handler of its own.
             stop_on_signal(worker.stop, "Stopping: finishing or abandoning messages in flight.")

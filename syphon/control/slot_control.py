@@ -66,20 +66,20 @@ class Congested:
             moved.forwarded - moved_before.forwarded,
             report.sending,
             before.sending if before is not None else Traffic(),
-            [other.sending.per_second for other in others],
-            now,
+            others=[other.sending.per_second for other in others],
+            now=now,
         )
         self._note(
             self.receiving,
             moved.received - moved_before.received,
             report.receiving,
             before.receiving if before is not None else Traffic(),
-            [other.receiving.per_second for other in others],
-            now,
+            others=[other.receiving.per_second for other in others],
+            now=now,
         )
 
     def _note(
-        self, congestion: Congestion, messages: int, new: Traffic, old: Traffic, others: list[float], now: float
+        self, congestion: Congestion, messages: int, new: Traffic, old: Traffic, *, others: list[float], now: float
     ) -> None:
         if messages > 0:
             congestion.accepted(messages, now)

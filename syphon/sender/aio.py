@@ -82,7 +82,7 @@ async def _set_up_pair(
     syphon = embedded_syphon(
         lambda: (sync_client(ways[0], loop), sync_client(ways[1], loop)), backlog, options, clock.now
     )
-    return PairedClient(first, second, backlog, options, clock, syphon)
+    return PairedClient(first, second, backlog, options=options, clock=clock, syphon=syphon)
 
 
 class AioClock:
@@ -125,11 +125,20 @@ class PairedClient(PairedClientBase[ServiceBusClient, ServiceBusReceiver, "Paire
         primary: NamespaceClient,
         secondary: NamespaceClient,
         backlog: Provisioned,
+        *,
         options: PairOptions,
         clock: AioClock,
         syphon: EmbeddedSyphon | None,
     ) -> None:
-        super().__init__(primary, secondary, backlog, options, clock.now, syphon, self._find_fault)
+        super().__init__(
+            primary,
+            secondary,
+            backlog,
+            options=options,
+            now=clock.now,
+            syphon=syphon,
+            find_fault=self._find_fault,
+        )
         self.clock = clock
         self.closing: asyncio.Event = asyncio.Event()
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()

@@ -64,6 +64,7 @@ class PairedClientBase(ABC, Generic[ClientT, ReceiverT, PairedSenderT]):
         primary: NamespaceClient,
         secondary: NamespaceClient,
         backlog: Provisioned,
+        *,
         options: PairOptions,
         now: Callable[[], float],
         syphon: EmbeddedSyphon | None,

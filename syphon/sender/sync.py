@@ -62,7 +62,7 @@ def pair(
     administration = administration_details(secondary_administration, connection_details(second.client), provision)
     backlog = set_up(first.client, second.client, options, administration)
     syphon = embedded_syphon(lambda: (first.client, second.client), backlog, options, clock.now)
-    return PairedClient(first, second, backlog, options, clock, syphon)
+    return PairedClient(first, second, backlog, options=options, clock=clock, syphon=syphon)
 
 
 class SyncClock:
@@ -84,11 +84,20 @@ class PairedClient(PairedClientBase[ServiceBusClient, ServiceBusReceiver, "Paire
         primary: NamespaceClient,
         secondary: NamespaceClient,
         backlog: Provisioned,
+        *,
         options: PairOptions,
         clock: SyncClock,
         syphon: EmbeddedSyphon | None,
     ) -> None:
-        super().__init__(primary, secondary, backlog, options, clock.now, syphon, self._find_fault)
+        super().__init__(
+            primary,
+            secondary,
+            backlog,
+            options=options,
+            now=clock.now,
+            syphon=syphon,
+            find_fault=self._find_fault,
+        )
         self.clock = clock
         self.closing: threading.Event = threading.Event()
         self._watchers: list[threading.Thread] = []

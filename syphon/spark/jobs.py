@@ -111,6 +111,7 @@ class Jobs:
         queues: Sequence[HandOver],
         options: Sequence[PumpOptions],
         backing_off: Sequence[DestinationBackoff] = (),
+        *,
         rate: float | None = None,
         job: str = "",
     ) -> JobResult:

@@ -153,6 +153,7 @@ class Slot:
         assignment: SlotAssignment,
         number: int,
         attempt: int,
+        *,
         namespaces: Pair | None = None,
         control: ControlClient | None = None,
         runtime: Runtime = RUNTIME,

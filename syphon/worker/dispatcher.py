@@ -93,6 +93,7 @@ class Dispatcher:
         queues: tuple[str, ...],
         listening: Listening,
         control: SlotControl,
+        *,
         run_job: RunJob,
         backoffs: Backoffs,
         budget: SlotBudget,

@@ -67,6 +67,7 @@ class PairWorker:
         pipeline: PipelineSettings,
         jobs: Jobs,
         control_server: ControlServer,
+        *,
         budget: SlotBudget,
         stopping: threading.Event,
         makes_queues: bool,
@@ -177,7 +178,7 @@ class PairWorker:
     ) -> JobResult:
         lease = self._pipeline.lease / 1000 + BACKSTOP
         options = PumpOptions.for_pair(self.settings, lease=lease, linger=LINGER, most_outcomes=MOST_OUTCOMES)
-        return self._jobs.run(self.settings, queues, [options], backing_off, self.settings.rate, job)
+        return self._jobs.run(self.settings, queues, [options], backing_off, rate=self.settings.rate, job=job)
 
     def _serve(self) -> SideFault | None:
         """Turns the dispatcher until the pair faults, or until the worker stops: then it returns None."""
@@ -289,12 +290,12 @@ class PairWorker:
             tuple(queues),
             listener,
             self._control_server,
-            self._run_job,
-            self.backoffs,
-            self._budget,
-            self._pipeline.lease / 1000,
-            self._is_paused,
-            _in_a_thread,
+            run_job=self._run_job,
+            backoffs=self.backoffs,
+            budget=self._budget,
+            lease=self._pipeline.lease / 1000,
+            is_paused=self._is_paused,
+            background=_in_a_thread,
         )
         self.listener, self._dispatcher = listener, dispatcher
         listener.start()

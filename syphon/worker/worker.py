@@ -37,6 +37,7 @@ class Worker:
         config: Config,
         jobs: Jobs,
         control_server: ControlServer,
+        *,
         makes_queues: bool = True,
         pauses: Pauses | None = None,
         ending: Ending | None = None,
@@ -52,7 +53,16 @@ class Worker:
         pauses = pauses or Pauses()
         budget = SlotBudget(lambda: jobs.most_slots)
         self.pairs = [
-            PairWorker(pair, config.pipeline, jobs, control_server, budget, self._stopping, makes_queues, pauses)
+            PairWorker(
+                pair,
+                config.pipeline,
+                jobs,
+                control_server,
+                budget=budget,
+                stopping=self._stopping,
+                makes_queues=makes_queues,
+                pauses=pauses,
+            )
             for pair in config.pairs
         ]
         self.reload(config)

@@ -58,7 +58,8 @@ class DrainJobs:
         queues: list[HandOver],
         options: list[PumpOptions],
         backing_off: tuple[DestinationBackoff, ...],
-        __: float | None,
+        *,
+        rate: float | None,
     ) -> JobResult:
         result = self._spark.run(tuple(queues), options, backing_off, new_job())
         self._job_ended()
@@ -80,7 +81,7 @@ class SimulatedDrain:
         self._after_job: dict[str, set[str]] = {}
         self.queues: list[QueueDrain] = []
         for queue in world.queues:
-            drain = WatchedQueueDrain(PAIR, queue, options, backoffs, None, world.clock.now)
+            drain = WatchedQueueDrain(PAIR, queue, options, backoffs, None, now=world.clock.now)
             drain.world = world
             self.queues.append(drain)
         self.stopping = process.runtime.event()
@@ -88,11 +89,11 @@ class SimulatedDrain:
             PAIR,
             self.queues,
             options,
-            backoffs,
-            SharedLimit(None, 1),
-            self.stopping,
-            world.clock.now,
-            incident.lease or 60.0,
+            backoffs=backoffs,
+            limit=SharedLimit(None, 1),
+            stopping=self.stopping,
+            now=world.clock.now,
+            lease=incident.lease or 60.0,
         )
         self._drain._emptiness = EmptinessCheck(PAIR.secondary, self._connected)
         process.spawn(self._run, "drain")

@@ -59,7 +59,7 @@ class TaskAttempt:
         process, world = self.process, self._world
         client = SimulatedControlClient(process, self._spark.control, world.control)
         namespaces = Pair(simulated_namespace(process, "contoso"), simulated_namespace(process, "contoso-dr"))
-        slot = Slot(*self._arguments, namespaces, client, process.runtime)
+        slot = Slot(*self._arguments, namespaces=namespaces, control=client, runtime=process.runtime)
         pump = self._pump = slot._pump
         process.runtime.next_look = next_look(pump)
         try:

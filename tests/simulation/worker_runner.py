@@ -59,13 +59,13 @@ class SimulatedWorker:
             world.queues,
             self.listener,
             self.control,
-            self._run_job,
-            self.backoffs,
-            SlotBudget(lambda: incident.slots),
-            self.lease,
-            lambda _: False,
-            self._in_the_background,
-            world.clock.now,
+            run_job=self._run_job,
+            backoffs=self.backoffs,
+            budget=SlotBudget(lambda: incident.slots),
+            lease=self.lease,
+            is_paused=lambda _: False,
+            background=self._in_the_background,
+            now=world.clock.now,
         )
         self.dispatcher.news = driver.runtime.event()
         self.listener.start()

@@ -56,6 +56,7 @@ class PairDrain:
         pair: PairSettings,
         queues: list[QueueDrain],
         options: DrainOptions,
+        *,
         backoffs: Backoffs,
         limit: SharedLimit,
         stopping: threading.Event,
@@ -202,7 +203,7 @@ class PairDrain:
         queues = [HandOver(queue=queue.queue, deferred=queue.needs_deferred_scan) for queue in served]
         count = self._slots(jobs.most_slots) if share.most is None else 1
         options = [self._pump_options(share.most)] * count
-        result = jobs.run(self.pair, queues, options, self.backoffs.failing(), self._options.rate)
+        result = jobs.run(self.pair, queues, options, self.backoffs.failing(), rate=self._options.rate)
         self.backoffs.record(result.backing_off)
         for queue in served:
             queue.add(result)

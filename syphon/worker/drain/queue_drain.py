@@ -45,6 +45,7 @@ class QueueDrain:
         options: DrainOptions,
         backoffs: Backoffs,
         expected: int | None,
+        *,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.pair = pair

@@ -46,7 +46,9 @@ class Drain:
             backoffs.renames = pair.destinations.renames
             queues = [QueueDrain(pair, queue, options, backoffs, counts.get((pair.name, queue))) for _, queue in ours]
             self.queues += queues
-            self._pairs.append(PairDrain(pair, queues, options, backoffs, limit, self._stopping, lease=lease))
+            self._pairs.append(
+                PairDrain(pair, queues, options, backoffs=backoffs, limit=limit, stopping=self._stopping, lease=lease)
+            )
 
     def peek(self) -> bool:
         """Peeks into every queue. Returns whether there is something to move: only then is Spark needed.

@@ -42,8 +42,8 @@ def test_a_rename_reaches_messages_that_the_listener_has_already_looked_at() -> 
             before.pipeline,
             no_spark,
             no_spark,
-            SlotBudget(lambda: 1),
-            threading.Event(),
+            budget=SlotBudget(lambda: 1),
+            stopping=threading.Event(),
             makes_queues=False,
             pauses=Pauses(),
         )

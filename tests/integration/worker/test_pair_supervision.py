@@ -53,6 +53,7 @@ class SlotsInThreads:
         queues: Sequence[HandOver],
         options: Sequence[PumpOptions],
         backing_off: Sequence[DestinationBackoff],
+        *,
         rate: float | None,
         job: str,
     ) -> JobResult:
@@ -157,7 +158,7 @@ def scene(
         config = load_config(file)
         with ControlServer() as control:
             slots = SlotsInThreads(control)
-            worker = Worker(config, cast(Any, slots), control, makes_queues)
+            worker = Worker(config, cast(Any, slots), control, makes_queues=makes_queues)
             observer = Observer(config, Pauses(), RecentEvents())
             observer.attach(worker, control, LedgerWriter(Ledger(cast(Any, None), "nowhere")))
             made = Scene(emulator, folder, config, worker, slots, observer)
@@ -255,8 +256,8 @@ def test_a_pair_is_set_up_again_only_when_its_old_slots_have_ended(
     run = SlotsInThreads.run
     with scene(tmp_path) as found:
 
-        def run_slowly(*arguments: Any) -> JobResult:
-            result = run(*arguments)
+        def run_slowly(*arguments: Any, **named: Any) -> JobResult:
+            result = run(*arguments, **named)
             if not may_end.is_set():
                 may_end.wait()
             return result

@@ -37,7 +37,7 @@ class Peeks:
 def test_a_queue_is_empty_when_it_has_been_so_for_the_whole_time() -> None:  # S11
     clock, peeks = Clock(), Peeks()
     nothing: Any = None
-    queue = QueueDrain(nothing, "q", DrainOptions(settle=900), nothing, 0, clock.monotonic)
+    queue = QueueDrain(nothing, "q", DrainOptions(settle=900), nothing, 0, now=clock.monotonic)
 
     def state_after(seconds: float, messages: int) -> DrainState:
         clock.now += seconds

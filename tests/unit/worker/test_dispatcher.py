@@ -123,13 +123,13 @@ class Scene:
             QUEUES,
             self.listening,
             self.control,
-            self._run_job,
-            self.backoffs,
-            self.budget,
-            LEASE,
-            self.paused.__contains__,
-            self._start,
-            lambda: self.now,
+            run_job=self._run_job,
+            backoffs=self.backoffs,
+            budget=self.budget,
+            lease=LEASE,
+            is_paused=self.paused.__contains__,
+            background=self._start,
+            now=lambda: self.now,
         )
 
     def _start(self, run: Callable[[], None]) -> None:

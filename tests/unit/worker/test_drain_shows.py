@@ -42,7 +42,7 @@ class OneJob:
     def count(self, queue: str, wants: Callable[[Peeked], bool], most: int) -> PeekCount:
         return PeekCount(min(self.left, most), 0)
 
-    def run(self, pair: PairSettings, queues: Sequence[HandOver], *more: object) -> JobResult:
+    def run(self, pair: PairSettings, queues: Sequence[HandOver], *more: object, **named: object) -> JobResult:
         assert self._has_shown.wait(20)
         moved, self.left = self.left, 0
         report = QueueReport(queue=QUEUE, counters=Counters(received=moved, forwarded=moved))

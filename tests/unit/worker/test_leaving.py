@@ -172,7 +172,7 @@ class EndlessJob:
     def count(self, queue: str, wants: Callable[[Peeked], bool], most: int) -> PeekCount:
         return PeekCount(1, 0)
 
-    def run(self, *arguments: object) -> JobResult:
+    def run(self, *arguments: object, **named: object) -> JobResult:
         self.is_running.set()
         self.has_left.wait()
         return JobResult(())

@@ -42,8 +42,16 @@ class Scene:
         self.served: list[str] = []
         options = options or DrainOptions(patience=PATIENCE)
         backoffs = Backoffs("contoso")
-        self.queues = [QueueDrain(PAIR, name, options, backoffs, None, lambda: self.now) for name in "ab"]
-        self.drain = PairDrain(PAIR, self.queues, options, backoffs, SharedLimit(None, 1), NoRest(), lambda: self.now)
+        self.queues = [QueueDrain(PAIR, name, options, backoffs, None, now=lambda: self.now) for name in "ab"]
+        self.drain = PairDrain(
+            PAIR,
+            self.queues,
+            options,
+            backoffs=backoffs,
+            limit=SharedLimit(None, 1),
+            stopping=NoRest(),
+            now=lambda: self.now,
+        )
         self.drain._emptiness = cast(Any, self)
         self.job_takes = 0.0
         self.most_slots = 1
@@ -55,7 +63,7 @@ class Scene:
             return PeekCount(1, 0)
         return PeekCount(min(most, sum(map(wants, self.messages))), 0)
 
-    def run(self, pair: PairSettings, queues: Sequence[HandOver], *more: object) -> JobResult:
+    def run(self, pair: PairSettings, queues: Sequence[HandOver], *more: object, **named: object) -> JobResult:
         self.served += [handed.queue for handed in queues]
         self.now += self.job_takes
         return JobResult(())
@@ -95,7 +103,7 @@ class Filling(Scene):
     def count(self, queue: str, wants: Callable[[Peeked], bool], most: int) -> PeekCount:
         return PeekCount(min(most, self.left[queue]), self.others)
 
-    def run(self, pair: PairSettings, queues: Sequence[HandOver], *more: object) -> JobResult:
+    def run(self, pair: PairSettings, queues: Sequence[HandOver], *more: object, **named: object) -> JobResult:
         for handed in queues:
             self.left[handed.queue] = 0
         if self.come:

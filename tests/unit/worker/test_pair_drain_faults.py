@@ -33,7 +33,7 @@ class Failing(Scene):
             raise self.of_peek
         return PeekCount(1 if queue == "a" else 0, 0)
 
-    def run(self, pair: PairSettings, queues: Sequence[HandOver], *more: object) -> JobResult:
+    def run(self, pair: PairSettings, queues: Sequence[HandOver], *more: object, **named: object) -> JobResult:
         if isinstance(self.of_job, Exception):
             raise self.of_job
         report = SlotReport(pair="contoso", job="1", slot=0, attempt=0, started_at=0, queues=(), fault=self.of_job)

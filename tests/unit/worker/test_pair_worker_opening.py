@@ -25,7 +25,16 @@ PAIR = PairSettings.model_validate(
 
 def worker_of_pair(stopping: threading.Event) -> PairWorker:
     none = cast(Any, None)  # neither jobs nor a control server are used before a queue rings
-    return PairWorker(PAIR, PipelineSettings(), none, none, SlotBudget(lambda: 1), stopping, False, Pauses())
+    return PairWorker(
+        PAIR,
+        PipelineSettings(),
+        none,
+        none,
+        budget=SlotBudget(lambda: 1),
+        stopping=stopping,
+        makes_queues=False,
+        pauses=Pauses(),
+    )
 
 
 class Opening(threading.Event):
