@@ -1,4 +1,4 @@
-"""A front door whose modules are loaded when one of their names is first asked for.
+"""A front door whose modules are loaded when one of their names is first used.
 
 A package uses it if it would otherwise load what most of its users do not need: Spark for `syphon status`, the control
 server's libraries on an executor. Type checkers read the imports under `TYPE_CHECKING` instead.
@@ -9,9 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from importlib import import_module
 
+Modules = Mapping[str, tuple[str, ...]]
+"""Which module of a package has which of the exported names."""
 
-def lazy_exports(package: str, modules: Mapping[str, tuple[str, ...]]) -> Callable[[str], object]:
-    """The module `__getattr__` of a package: `modules` says which module of the package has which names."""
+
+def exported_names(modules: Modules) -> list[str]:
+    """The `__all__` of a package."""
+    return sorted(name for names in modules.values() for name in names)
+
+
+def lazy_exports(package: str, modules: Modules) -> Callable[[str], object]:
+    """The module `__getattr__` of a package."""
 
     def load(name: str) -> object:
         for module, names in modules.items():

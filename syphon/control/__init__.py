@@ -8,72 +8,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from syphon.lazy_exports import lazy_exports
+from syphon.lazy_exports import exported_names, lazy_exports
 
 if TYPE_CHECKING:
-    from .control_server import ControlServer
-    from .protocol import ControlAddress, HandOver, QueueReport, SlotOrder, SlotReport, Traffic
-    from .reporter import ControlClient, HttpControlClient, Reporter
-    from .shutdown import FAULTED, STOPPED, Ending, Shares, Step
-    from .slot_control import RateLimit, SlotControl, Traced
-    from .totals import QueueAttempt, QueueTotals, Totals
-
-_MODULES = {
-    "protocol": (
-        "ControlAddress",
-        "HandOver",
-        "QueueReport",
-        "SlotOrder",
-        "SlotReport",
-        "Traffic",
-    ),
-    "reporter": (
-        "ControlClient",
-        "HttpControlClient",
-        "Reporter",
-    ),
-    "control_server": ("ControlServer",),
-    "shutdown": (
-        "Ending",
-        "FAULTED",
-        "STOPPED",
-        "Shares",
-        "Step",
-    ),
-    "slot_control": (
-        "RateLimit",
-        "SlotControl",
-        "Traced",
-    ),
-    "totals": (
-        "QueueAttempt",
-        "QueueTotals",
-        "Totals",
-    ),
-}
-__all__ = [
-    "ControlAddress",
-    "ControlClient",
-    "ControlServer",
-    "Ending",
-    "FAULTED",
-    "HandOver",
-    "HttpControlClient",
-    "QueueAttempt",
-    "QueueReport",
-    "QueueTotals",
-    "RateLimit",
-    "Reporter",
-    "STOPPED",
-    "Shares",
-    "SlotControl",
-    "SlotOrder",
-    "SlotReport",
-    "Step",
-    "Totals",
-    "Traced",
-    "Traffic",
-]
-
-if not TYPE_CHECKING:
+    from .control_server import ControlServer as ControlServer
+    from .protocol import ControlAddress as ControlAddress
+    from .protocol import HandOver as HandOver
+    from .protocol import QueueReport as QueueReport
+    from .protocol import SlotOrder as SlotOrder
+    from .protocol import SlotReport as SlotReport
+    from .protocol import Traffic as Traffic
+    from .reporter import ControlClient as ControlClient
+    from .reporter import HttpControlClient as HttpControlClient
+    from .reporter import Reporter as Reporter
+    from .shutdown import FAULTED as FAULTED
+    from .shutdown import STOPPED as STOPPED
+    from .shutdown import Ending as Ending
+    from .shutdown import Shares as Shares
+    from .shutdown import Step as Step
+    from .slot_control import RateLimit as RateLimit
+    from .slot_control import SlotControl as SlotControl
+    from .slot_control import Traced as Traced
+    from .totals import QueueAttempt as QueueAttempt
+    from .totals import QueueTotals as QueueTotals
+    from .totals import Totals as Totals
+else:
+    _MODULES = {
+        "protocol": ("ControlAddress", "HandOver", "QueueReport", "SlotOrder", "SlotReport", "Traffic"),
+        "reporter": ("ControlClient", "HttpControlClient", "Reporter"),
+        "control_server": ("ControlServer",),
+        "shutdown": ("Ending", "FAULTED", "STOPPED", "Shares", "Step"),
+        "slot_control": ("RateLimit", "SlotControl", "Traced"),
+        "totals": ("QueueAttempt", "QueueTotals", "Totals"),
+    }
+    __all__ = exported_names(_MODULES)
     __getattr__ = lazy_exports(__name__, _MODULES)

@@ -8,67 +8,40 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from syphon.lazy_exports import lazy_exports
+from syphon.lazy_exports import exported_names, lazy_exports
 
 if TYPE_CHECKING:
-    from .backlog_query import VIEW, BadQuery, answer_query, asking
-    from .backlog_rows import (
-        DeadLetterPreview,
-        DestinationSummary,
-        backlog_frame,
-        dead_letter_previews,
-        larger_than,
-        looking,
-        summary,
-    )
-    from .dataframes import backlog, ledger
-    from .registration import register_source
-    from .source import ServiceBusDataSource, SparkTooOld
-
-_MODULES = {
-    "backlog_query": (
-        "BadQuery",
-        "VIEW",
-        "answer_query",
-        "asking",
-    ),
-    "backlog_rows": (
-        "DeadLetterPreview",
-        "DestinationSummary",
-        "backlog_frame",
-        "dead_letter_previews",
-        "larger_than",
-        "looking",
-        "summary",
-    ),
-    "dataframes": (
-        "backlog",
-        "ledger",
-    ),
-    "registration": ("register_source",),
-    "source": (
-        "ServiceBusDataSource",
-        "SparkTooOld",
-    ),
-}
-__all__ = [
-    "BadQuery",
-    "DeadLetterPreview",
-    "DestinationSummary",
-    "ServiceBusDataSource",
-    "SparkTooOld",
-    "VIEW",
-    "answer_query",
-    "asking",
-    "backlog",
-    "backlog_frame",
-    "dead_letter_previews",
-    "larger_than",
-    "ledger",
-    "looking",
-    "register_source",
-    "summary",
-]
-
-if not TYPE_CHECKING:
+    from .backlog_query import VIEW as VIEW
+    from .backlog_query import BadQuery as BadQuery
+    from .backlog_query import answer_query as answer_query
+    from .backlog_query import asking as asking
+    from .backlog_rows import DeadLetterPreview as DeadLetterPreview
+    from .backlog_rows import DestinationSummary as DestinationSummary
+    from .backlog_rows import backlog_frame as backlog_frame
+    from .backlog_rows import dead_letter_previews as dead_letter_previews
+    from .backlog_rows import larger_than as larger_than
+    from .backlog_rows import looking as looking
+    from .backlog_rows import summary as summary
+    from .dataframes import backlog as backlog
+    from .dataframes import ledger as ledger
+    from .registration import register_source as register_source
+    from .source import ServiceBusDataSource as ServiceBusDataSource
+    from .source import SparkTooOld as SparkTooOld
+else:
+    _MODULES = {
+        "backlog_query": ("BadQuery", "VIEW", "answer_query", "asking"),
+        "backlog_rows": (
+            "DeadLetterPreview",
+            "DestinationSummary",
+            "backlog_frame",
+            "dead_letter_previews",
+            "larger_than",
+            "looking",
+            "summary",
+        ),
+        "dataframes": ("backlog", "ledger"),
+        "registration": ("register_source",),
+        "source": ("ServiceBusDataSource", "SparkTooOld"),
+    }
+    __all__ = exported_names(_MODULES)
     __getattr__ = lazy_exports(__name__, _MODULES)

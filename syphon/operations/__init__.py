@@ -8,104 +8,58 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from syphon.lazy_exports import lazy_exports
+from syphon.lazy_exports import exported_names, lazy_exports
 
 if TYPE_CHECKING:
-    from .arguments import ConfigLike, settings_of
-    from .drain_dry_run import DryRun, dry_run, forecast
-    from .drain_run import DrainInterrupted, DrainRun, drain, queues_to_drain
-    from .drain_summary import Account, DestinationResult, DrainSummary, QueueResult
-    from .give_up import word_for, words_for
-    from .inspection import (
-        BacklogAnswer,
-        BacklogOverview,
-        Reach,
-        UnseenQueue,
-        inspect,
-        json_rows,
-        look_at_backlog,
-        query_backlog,
-        reach_queues,
-        text_rows,
-    )
-    from .ledger_report import ask_ledger, check_period, is_local, report
-
-_MODULES = {
-    "arguments": (
-        "ConfigLike",
-        "settings_of",
-    ),
-    "drain_dry_run": (
-        "DryRun",
-        "dry_run",
-        "forecast",
-    ),
-    "drain_run": (
-        "DrainInterrupted",
-        "DrainRun",
-        "drain",
-        "queues_to_drain",
-    ),
-    "drain_summary": (
-        "Account",
-        "DestinationResult",
-        "DrainSummary",
-        "QueueResult",
-    ),
-    "give_up": (
-        "word_for",
-        "words_for",
-    ),
-    "inspection": (
-        "BacklogAnswer",
-        "BacklogOverview",
-        "Reach",
-        "UnseenQueue",
-        "inspect",
-        "json_rows",
-        "look_at_backlog",
-        "query_backlog",
-        "reach_queues",
-        "text_rows",
-    ),
-    "ledger_report": (
-        "ask_ledger",
-        "check_period",
-        "is_local",
-        "report",
-    ),
-}
-__all__ = [
-    "Account",
-    "BacklogAnswer",
-    "BacklogOverview",
-    "ConfigLike",
-    "DestinationResult",
-    "DrainInterrupted",
-    "DrainRun",
-    "DrainSummary",
-    "DryRun",
-    "QueueResult",
-    "Reach",
-    "UnseenQueue",
-    "ask_ledger",
-    "check_period",
-    "drain",
-    "dry_run",
-    "forecast",
-    "inspect",
-    "is_local",
-    "json_rows",
-    "look_at_backlog",
-    "query_backlog",
-    "queues_to_drain",
-    "reach_queues",
-    "report",
-    "settings_of",
-    "text_rows",
-    "word_for",
-    "words_for",
-]
-
-if not TYPE_CHECKING:
+    from .arguments import ConfigLike as ConfigLike
+    from .arguments import settings_of as settings_of
+    from .drain_dry_run import DryRun as DryRun
+    from .drain_dry_run import dry_run as dry_run
+    from .drain_dry_run import forecast as forecast
+    from .drain_run import DrainInterrupted as DrainInterrupted
+    from .drain_run import DrainRun as DrainRun
+    from .drain_run import drain as drain
+    from .drain_run import queues_to_drain as queues_to_drain
+    from .drain_summary import Account as Account
+    from .drain_summary import DestinationResult as DestinationResult
+    from .drain_summary import DrainSummary as DrainSummary
+    from .drain_summary import QueueResult as QueueResult
+    from .give_up import word_for as word_for
+    from .give_up import words_for as words_for
+    from .inspection import BacklogAnswer as BacklogAnswer
+    from .inspection import BacklogOverview as BacklogOverview
+    from .inspection import Reach as Reach
+    from .inspection import UnseenQueue as UnseenQueue
+    from .inspection import inspect as inspect
+    from .inspection import json_rows as json_rows
+    from .inspection import look_at_backlog as look_at_backlog
+    from .inspection import query_backlog as query_backlog
+    from .inspection import reach_queues as reach_queues
+    from .inspection import text_rows as text_rows
+    from .ledger_report import ask_ledger as ask_ledger
+    from .ledger_report import check_period as check_period
+    from .ledger_report import is_local as is_local
+    from .ledger_report import report as report
+else:
+    _MODULES = {
+        "arguments": ("ConfigLike", "settings_of"),
+        "drain_dry_run": ("DryRun", "dry_run", "forecast"),
+        "drain_run": ("DrainInterrupted", "DrainRun", "drain", "queues_to_drain"),
+        "drain_summary": ("Account", "DestinationResult", "DrainSummary", "QueueResult"),
+        "give_up": ("word_for", "words_for"),
+        "inspection": (
+            "BacklogAnswer",
+            "BacklogOverview",
+            "Reach",
+            "UnseenQueue",
+            "inspect",
+            "json_rows",
+            "look_at_backlog",
+            "query_backlog",
+            "reach_queues",
+            "text_rows",
+        ),
+        "ledger_report": ("ask_ledger", "check_period", "is_local", "report"),
+    }
+    __all__ = exported_names(_MODULES)
     __getattr__ = lazy_exports(__name__, _MODULES)

@@ -8,65 +8,40 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from syphon.lazy_exports import lazy_exports
+from syphon.lazy_exports import exported_names, lazy_exports
 
 if TYPE_CHECKING:
-    from .connect import warn_of_plain_connection
-    from .jobs import JobResult, Jobs, new_job
-    from .session import active_session, check_session, session_for_queries, spark_session
-    from .session_access import (
-        CONNECT,
-        SparkAccess,
-        SparkLost,
-        SparkWatch,
-        access_to,
-        cores_of,
-        is_connect,
-        shown_master,
-    )
-
-_MODULES = {
-    "connect": ("warn_of_plain_connection",),
-    "jobs": (
-        "JobResult",
-        "Jobs",
-        "new_job",
-    ),
-    "session": (
-        "active_session",
-        "check_session",
-        "session_for_queries",
-        "spark_session",
-    ),
-    "session_access": (
-        "CONNECT",
-        "SparkAccess",
-        "SparkLost",
-        "SparkWatch",
-        "access_to",
-        "cores_of",
-        "is_connect",
-        "shown_master",
-    ),
-}
-__all__ = [
-    "CONNECT",
-    "JobResult",
-    "Jobs",
-    "SparkAccess",
-    "SparkLost",
-    "SparkWatch",
-    "access_to",
-    "active_session",
-    "check_session",
-    "cores_of",
-    "is_connect",
-    "new_job",
-    "session_for_queries",
-    "shown_master",
-    "spark_session",
-    "warn_of_plain_connection",
-]
-
-if not TYPE_CHECKING:
+    from .connect import warn_of_plain_connection as warn_of_plain_connection
+    from .jobs import JobResult as JobResult
+    from .jobs import Jobs as Jobs
+    from .jobs import new_job as new_job
+    from .session import active_session as active_session
+    from .session import check_session as check_session
+    from .session import session_for_queries as session_for_queries
+    from .session import spark_session as spark_session
+    from .session_access import CONNECT as CONNECT
+    from .session_access import SparkAccess as SparkAccess
+    from .session_access import SparkLost as SparkLost
+    from .session_access import SparkWatch as SparkWatch
+    from .session_access import access_to as access_to
+    from .session_access import cores_of as cores_of
+    from .session_access import is_connect as is_connect
+    from .session_access import shown_master as shown_master
+else:
+    _MODULES = {
+        "connect": ("warn_of_plain_connection",),
+        "jobs": ("JobResult", "Jobs", "new_job"),
+        "session": ("active_session", "check_session", "session_for_queries", "spark_session"),
+        "session_access": (
+            "CONNECT",
+            "SparkAccess",
+            "SparkLost",
+            "SparkWatch",
+            "access_to",
+            "cores_of",
+            "is_connect",
+            "shown_master",
+        ),
+    }
+    __all__ = exported_names(_MODULES)
     __getattr__ = lazy_exports(__name__, _MODULES)

@@ -4,35 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from syphon.lazy_exports import lazy_exports
+from syphon.lazy_exports import exported_names, lazy_exports
 
 if TYPE_CHECKING:
-    from .drain_display import drain_progress
-    from .logs import set_up_logging
-    from .server import PortTaken
-    from .service import running_ops
-    from .snapshot import PairStatus, SideStatus, WorkerStatus
-
-_MODULES = {
-    "drain_display": ("drain_progress",),
-    "logs": ("set_up_logging",),
-    "server": ("PortTaken",),
-    "service": ("running_ops",),
-    "snapshot": (
-        "PairStatus",
-        "SideStatus",
-        "WorkerStatus",
-    ),
-}
-__all__ = [
-    "PairStatus",
-    "PortTaken",
-    "SideStatus",
-    "WorkerStatus",
-    "drain_progress",
-    "running_ops",
-    "set_up_logging",
-]
-
-if not TYPE_CHECKING:
+    from .drain_display import drain_progress as drain_progress
+    from .logs import set_up_logging as set_up_logging
+    from .server import PortTaken as PortTaken
+    from .service import running_ops as running_ops
+    from .snapshot import PairStatus as PairStatus
+    from .snapshot import SideStatus as SideStatus
+    from .snapshot import WorkerStatus as WorkerStatus
+else:
+    _MODULES = {
+        "drain_display": ("drain_progress",),
+        "logs": ("set_up_logging",),
+        "server": ("PortTaken",),
+        "service": ("running_ops",),
+        "snapshot": ("PairStatus", "SideStatus", "WorkerStatus"),
+    }
+    __all__ = exported_names(_MODULES)
     __getattr__ = lazy_exports(__name__, _MODULES)

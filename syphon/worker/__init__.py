@@ -4,63 +4,43 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from syphon.lazy_exports import lazy_exports
+from syphon.lazy_exports import exported_names, lazy_exports
 
 if TYPE_CHECKING:
-    from .backoffs import Backoffs
-    from .drain.drain_options import GIVE_UP, DrainOptions
-    from .drain.emptiness import counts_of
-    from .drain.queue_drain import QueueDrain
-    from .drain.queue_state import DrainState
-    from .drain.result import DrainProgress, DrainResult, QueueProgress, WaitingDestination, waiting_destinations
-    from .drain.whole_drain import Drain
-    from .engine import Engine, running_engine
-    from .pair_worker import PairFault, PairWorker
-    from .pauses import BY_THE_OPERATOR, Pause, Pauses, StateUnreadable
-    from .worker import Worker
-
-_MODULES = {
-    "backoffs": ("Backoffs",),
-    "drain.emptiness": ("counts_of",),
-    "drain.drain_options": ("GIVE_UP", "DrainOptions"),
-    "drain.queue_drain": ("QueueDrain",),
-    "drain.queue_state": ("DrainState",),
-    "drain.result": (
-        "DrainProgress",
-        "DrainResult",
-        "QueueProgress",
-        "WaitingDestination",
-        "waiting_destinations",
-    ),
-    "drain.whole_drain": ("Drain",),
-    "engine": ("Engine", "running_engine"),
-    "pair_worker": ("PairFault", "PairWorker"),
-    "pauses": ("BY_THE_OPERATOR", "Pause", "Pauses", "StateUnreadable"),
-    "worker": ("Worker",),
-}
-__all__ = [
-    "BY_THE_OPERATOR",
-    "Backoffs",
-    "Drain",
-    "DrainOptions",
-    "DrainProgress",
-    "DrainResult",
-    "DrainState",
-    "Engine",
-    "GIVE_UP",
-    "PairFault",
-    "PairWorker",
-    "Pause",
-    "Pauses",
-    "QueueDrain",
-    "QueueProgress",
-    "StateUnreadable",
-    "WaitingDestination",
-    "Worker",
-    "counts_of",
-    "running_engine",
-    "waiting_destinations",
-]
-
-if not TYPE_CHECKING:
+    from .backoffs import Backoffs as Backoffs
+    from .drain.drain_options import GIVE_UP as GIVE_UP
+    from .drain.drain_options import DrainOptions as DrainOptions
+    from .drain.emptiness import counts_of as counts_of
+    from .drain.queue_drain import QueueDrain as QueueDrain
+    from .drain.queue_state import DrainState as DrainState
+    from .drain.result import DrainProgress as DrainProgress
+    from .drain.result import DrainResult as DrainResult
+    from .drain.result import QueueProgress as QueueProgress
+    from .drain.result import WaitingDestination as WaitingDestination
+    from .drain.result import waiting_destinations as waiting_destinations
+    from .drain.whole_drain import Drain as Drain
+    from .engine import Engine as Engine
+    from .engine import running_engine as running_engine
+    from .pair_worker import PairFault as PairFault
+    from .pair_worker import PairWorker as PairWorker
+    from .pauses import BY_THE_OPERATOR as BY_THE_OPERATOR
+    from .pauses import Pause as Pause
+    from .pauses import Pauses as Pauses
+    from .pauses import StateUnreadable as StateUnreadable
+    from .worker import Worker as Worker
+else:
+    _MODULES = {
+        "backoffs": ("Backoffs",),
+        "drain.emptiness": ("counts_of",),
+        "drain.drain_options": ("DrainOptions", "GIVE_UP"),
+        "drain.queue_drain": ("QueueDrain",),
+        "drain.queue_state": ("DrainState",),
+        "drain.result": ("DrainProgress", "DrainResult", "QueueProgress", "WaitingDestination", "waiting_destinations"),
+        "drain.whole_drain": ("Drain",),
+        "engine": ("Engine", "running_engine"),
+        "pair_worker": ("PairFault", "PairWorker"),
+        "pauses": ("BY_THE_OPERATOR", "Pause", "Pauses", "StateUnreadable"),
+        "worker": ("Worker",),
+    }
+    __all__ = exported_names(_MODULES)
     __getattr__ = lazy_exports(__name__, _MODULES)
