@@ -104,7 +104,7 @@ class Connections:
 
 
 class BoundedConnection(asyncio.Protocol):
-    """Passes a connection to aiohttp, which alone would wait for a slow client for ever."""
+    """Passes a connection to aiohttp, which alone would wait for a slow client forever."""
 
     def __init__(self, connections: Connections, handler: web.RequestHandler) -> None:
         self._connections, self._handler = connections, handler

@@ -1,9 +1,9 @@
 """The control server on the driver: slots report to it while they work, and it answers with orders (D7, D15).
 
 Spark returns the rows of a task only when the task ends, and gives a task no notice that it should stop. So each slot
-posts a report over HTTP about once a second. The server holds its answer until it has something new to say, for as long
-as the slot allows. It refuses reports that are not signed with the secret of this run, and those it has had already.
-The connection of a slot stays open. Those of strangers are few, and end soon (`bounded_connections`).
+posts a report over HTTP about once per second. The server holds its answer until it has something new to say, for as
+long as the slot allows. It refuses reports that are not signed with the secret of this run, and replayed ones.
+The connection of a slot stays open. Other connections are limited in number and life (`bounded_connections`).
 """
 
 from __future__ import annotations

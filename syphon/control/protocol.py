@@ -1,9 +1,9 @@
 """The messages between a slot and the driver (D7, D15).
 
-A slot posts a report about once a second: what it has counted so far, for each queue that it serves. The driver answers
-with an order: which queues to serve, at which rate, or stop. The driver may hold its answer for a moment, so that a
-queue that rings reaches a slot at once. The last report of an attempt says how the attempt ended. An attempt without
-one was killed.
+A slot posts a report about once per second: what it has counted so far, for each queue that it serves. The driver
+answers with an order: which queues to serve, at which rate, or stop. The driver may hold its answer for a moment, so
+that a queue that rings reaches a slot at once. The last report of an attempt says how the attempt ended. An attempt
+without one was killed.
 
 Both are signed: HMAC-SHA256 with the secret of the run, which is never sent. A listener between nodes learns no key,
 and can neither make a message nor change one. Nor can it replay one: the reports of an attempt are numbered, and an
@@ -47,9 +47,9 @@ class HandOver(BaseModel):
     number: int = 1
     """Counts how often the driver has handed out this queue: a higher number is a new service."""
     deferred: bool = False
-    """The service looks for deferred messages at once."""
+    """The service scans for deferred messages at once."""
     waiting: tuple[str, ...] = ()
-    """Destinations that may have deferred messages. The service looks for these when one of them is available."""
+    """Destinations that may have deferred messages. The service scans for these when one of them is available."""
     failing: tuple[DestinationBackoff, ...] = ()
     """Destinations that have failed, as the driver knows from other slots. Their back-offs may be over."""
 
@@ -59,18 +59,18 @@ class QueueReport(BaseModel):
 
     queue: str
     number: int = 0
-    """The last hand-over that the slot has taken up."""
+    """The last hand-over that the slot has begun to serve."""
     is_served: bool = True
     ended: Ended | None = None
     """Why its last service ended; None while it is served, or if an error ended it."""
     counters: Counters = Field(default_factory=Counters)
-    in_hand: int = 0
+    in_flight: int = 0
     stats: Stats = Field(default_factory=Stats)
     error: str = ""
 
 
 class Traffic(BaseModel):
-    """How much one namespace takes from a slot, or gives to it, and how often it has said that it is busy."""
+    """How much one namespace accepts from a slot, or delivers to it, and how often it has answered busy."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -96,7 +96,7 @@ class SlotReport(BaseModel):
     queues: tuple[QueueReport, ...] = ()
     """Every queue that it has served."""
     backing_off: tuple[DestinationBackoff, ...] = ()
-    """Destinations that accept nothing now. Their messages stay in the backlog."""
+    """Unavailable destinations. Their messages stay in the backlog."""
     rejecting: tuple[DestinationBackoff, ...] = ()
     """Destinations whose messages go to the dead letters."""
     recovered: tuple[str, ...] = ()
@@ -149,7 +149,7 @@ class SlotOrder(BaseModel):
     rate: float | None = None
     """Messages per second that the slot may receive, as the operator asked. None means no limit, 0 means pause."""
     send_limit: float | None = None
-    """Messages per second that the primary takes from this slot, as congestion control has found. None: any number."""
+    """Messages per second that the primary accepts from this slot, by congestion control. None: any number."""
     receive_limit: float | None = None
     """The same of the secondary, for receiving."""
     paused: tuple[str, ...] = ()
@@ -186,7 +186,7 @@ def signature(secret: str, purpose: Purpose, content: bytes, answers: str = "") 
 
 
 def is_made_with(secret: str, purpose: Purpose, signed: str, answers: str = "") -> bool:
-    """Whether somebody who knows the secret has made this signature, for whichever content."""
+    """Whether a holder of the secret has made this signature, for any content."""
     digest, _, code = signed.partition(".")
     return hmac.compare_digest(code.encode(), _code(secret, purpose, digest, answers).encode())
 

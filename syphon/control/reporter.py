@@ -40,7 +40,7 @@ class DriverUnreachable(SyphonError):
 
 
 class ControlClient(Protocol):
-    """The way of a slot to the control server."""
+    """What connects a slot to the control server."""
 
     def post(self, report: SlotReport) -> SlotOrder:
         """Sends a report and waits for the order. Raises one of `NO_ANSWER`."""
@@ -91,7 +91,7 @@ class Reporter:
         awaits_queues: bool = False,
         runtime: Runtime = RUNTIME,
     ) -> None:
-        """`report` makes the present report; `on_silence` is called when the driver has gone.
+        """`report` makes the next report; `on_silence` is called when the driver has been silent for too long.
 
         With `awaits_queues` the driver may hold its answers, so that a queue that rings comes to this slot at once.
         """

@@ -1,6 +1,6 @@
-"""The time that an ending may take, and the share that each of its steps has (X9).
+"""The time that a shutdown may take, and the share that each of its steps has (X9).
 
-A worker or a drain ends in steps: slots finish or give back what they have in hand; both sides of every pair are
+A worker or a drain ends in steps: slots finish or abandon the messages in flight; both sides of every pair are
 closed; the ledger's last rows are written; Spark stops. A step that is done early leaves its time to the others, and
 no step can take the time of those that follow.
 """
@@ -51,7 +51,7 @@ UNHURRIED = 30.0
 
 
 class Ending:
-    """When the steps must be over. Until `begin`, the command has not been told to end, and no step is in a hurry."""
+    """When the steps must be over. Until `begin`, the command has not been told to end: each step has `UNHURRIED`."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now

@@ -29,12 +29,12 @@ LimitedBy = Literal["operator", "primary", "secondary"]
 
 
 class RateLimit(NamedTuple):
-    """How fast messages of a pair may move now, and who has decided that."""
+    """How fast messages of a pair may move, and who limits it."""
 
     per_second: float | None = None
-    """None: as fast as slots and network can."""
+    """None: as fast as slots and network allow."""
     set_by: LimitedBy | None = None
-    """The operator, or the namespace that is throttled; None if nobody has."""
+    """The operator, or the namespace that is throttled; None without a limit."""
 
     @property
     def is_throttled(self) -> bool:
@@ -55,7 +55,7 @@ class Congested:
         self.sending, self.receiving = Congestion(share), Congestion(share)
 
     def use(self, share: float) -> None:
-        """Uses another share of what the namespaces accept from now on."""
+        """Sets the share of what the namespaces accept that slots may use."""
         self.sending.share = self.receiving.share = share
 
     def note(self, report: SlotReport, before: SlotReport | None, others: list[SlotReport], now: float) -> None:
@@ -108,7 +108,7 @@ class NothingPaused:
 
 
 def no_progress(job: str, counters: Mapping[str, Counters]) -> None:
-    """Nobody keeps the progress of jobs."""
+    """Drops the progress of jobs."""
 
 
 class SlotControl:
@@ -154,7 +154,7 @@ class SlotControl:
             self._jobs.get(job, {}).pop(queue, None)
 
     def stop_job(self, job: str) -> None:
-        """Orders the slots of a job to stop: they finish or give back what they have in hand."""
+        """Orders the slots of a job to stop: they finish or abandon the messages in flight."""
         with self._lock:
             self._stopped.add(job)
         self._tell()
@@ -176,7 +176,7 @@ class SlotControl:
             return reports
 
     def collect_traces(self, into: deque[Traced]) -> None:
-        """Asks slots to trace their batches from now on, and appends the traces to `into`."""
+        """Lets slots trace their batches, and appends the traces to `into`."""
         self._traces = into
 
     def stop_all(self) -> None:
@@ -194,7 +194,7 @@ class SlotControl:
             self._congested.setdefault(pair, Congested(share)).use(share)
 
     def rate_limit(self, pair: str) -> RateLimit:
-        """How fast messages of a pair may move now, and who has decided that."""
+        """How fast messages of a pair may move, and who limits it."""
         with self._lock:
             now, found = self._now(), self._congested.get(pair)
             limits = [RateLimit(self._rates.get(pair), "operator")]
@@ -207,7 +207,7 @@ class SlotControl:
         return min(set_limits)[1] if set_limits else RateLimit()
 
     def live_reports(self) -> list[SlotReport]:
-        """The newest report of each attempt of the jobs that run now."""
+        """The newest report of each attempt of running jobs."""
         with self._lock:
             return list(self._reports.values())
 
@@ -218,7 +218,7 @@ class SlotControl:
             return None if newest is None else self._reports[newest]
 
     def queue_totals(self) -> dict[QueueKey, QueueTotals]:
-        """The totals of each queue, with the jobs that run now. No count ever goes down."""
+        """The totals of each queue, including running jobs. No count ever goes down."""
         with self._lock:
             live = _by_queue(self._reports.values())
             return {
@@ -266,7 +266,7 @@ class SlotControl:
         ]
 
     def is_repeated(self, report: SlotReport) -> bool:
-        """Whether this report, or a later one of its attempt, has been received already: somebody sends it again.
+        """Whether this report, or a later one of its attempt, has been received before: it is a replay.
 
         A report of a job that is over is not kept, and its repetition changes nothing.
         """

@@ -19,7 +19,7 @@ class QueueAttempt:
 
     @property
     def is_running(self) -> bool:
-        """The attempt serves the queue now."""
+        """Whether the attempt serves the queue."""
         return self.queue.is_served and not self.slot.finished
 
 
@@ -31,7 +31,7 @@ class Totals(Counters):
     killed: int = 0
     """Attempts that ended without a last report."""
     unaccounted: int = 0
-    """Messages that killed attempts had in hand. They are not lost: a message that was not completed comes again."""
+    """Messages in flight in killed attempts. They are not lost: a message that was not completed is redelivered."""
 
     def with_ended(self, ended: Iterable[QueueAttempt]) -> Totals:
         """Returns these totals plus attempts that have ended."""
@@ -43,11 +43,11 @@ class Totals(Counters):
 
 
 def _live(attempt: QueueAttempt) -> Totals:
-    return Totals(**asdict(attempt.queue.counters), in_flight=attempt.queue.in_hand)
+    return Totals(**asdict(attempt.queue.counters), in_flight=attempt.queue.in_flight)
 
 
 def _ended(attempt: QueueAttempt) -> Totals:
-    """An attempt that did not finish was killed: the messages it had in hand are still in the backlog, or forwarded."""
+    """An attempt that did not finish was killed: its messages in flight are still in the backlog, or forwarded."""
     counters, finished = attempt.queue.counters, attempt.slot.finished
     lost = 0 if finished else counters.without_outcome
     return Totals(**asdict(counters), killed=int(not finished), unaccounted=lost)
@@ -60,7 +60,7 @@ class QueueTotals:
     totals: Totals = field(default_factory=Totals)
     stats: Stats = field(default_factory=Stats)
     live: tuple[QueueAttempt, ...] = ()
-    """The attempts of jobs that run now."""
+    """The attempts of running jobs."""
     last: tuple[QueueAttempt, ...] = ()
     """The attempts of the job that ended last."""
 
@@ -72,7 +72,7 @@ class QueueTotals:
             self.stats.add(attempt.queue.stats)
 
     def including(self, live: Iterable[QueueAttempt]) -> QueueTotals:
-        """Returns a copy of these totals that includes the jobs that run now."""
+        """Returns a copy of these totals that includes running jobs."""
         stats, attempts = Stats(), tuple(live)
         for part in (self.stats, *(attempt.queue.stats for attempt in attempts)):
             stats.add(part)

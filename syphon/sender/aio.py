@@ -57,8 +57,8 @@ def pair(
 
     `client = await pair(primary, secondary)` works as well; then close it with `await client.close()`.
     """
-    way = provision, secondary_administration
-    return _PendingPair(_set_up_pair(primary, secondary, options or PairOptions(), way, clock or AioClock()))
+    provisioning = provision, secondary_administration
+    return _PendingPair(_set_up_pair(primary, secondary, options or PairOptions(), provisioning, clock or AioClock()))
 
 
 async def _set_up_pair(
@@ -71,16 +71,16 @@ async def _set_up_pair(
     first = NamespaceClient.of(primary, ServiceBusClient, "primary")
     second = NamespaceClient.of(secondary, ServiceBusClient, "secondary")
     loop = asyncio.get_running_loop()
-    ways = connection_details(first.client), connection_details(second.client)
+    details = connection_details(first.client), connection_details(second.client)
     provision, given = provisioning
-    administration = administration_details(given, ways[1], provision)
+    administration = administration_details(given, details[1], provision)
     if administration is not None:
         administration = blocking_details(administration, loop)
-    with sync_client(ways[0], loop) as sync_primary, sync_client(ways[1], loop) as sync_secondary:
+    with sync_client(details[0], loop) as sync_primary, sync_client(details[1], loop) as sync_secondary:
         backlog = await asyncio.to_thread(set_up, sync_primary, sync_secondary, options, administration)
     # The syphon has a thread, and therefore sync clients of its own.
     syphon = embedded_syphon(
-        lambda: (sync_client(ways[0], loop), sync_client(ways[1], loop)), backlog, options, clock.now
+        lambda: (sync_client(details[0], loop), sync_client(details[1], loop)), backlog, options, clock.now
     )
     return PairedClient(first, second, backlog, options=options, clock=clock, syphon=syphon)
 
@@ -157,7 +157,7 @@ class PairedClient(PairedClientBase[ServiceBusClient, ServiceBusReceiver, "Paire
         _start_task(close_sender(sender), self._closers)
 
     async def close(self) -> None:
-        """Closes all senders, and the clients that `pair` has made. Sends under way get five seconds to finish."""
+        """Closes all senders, and the clients that `pair` has made. Sends in flight get five seconds to finish."""
         if self.is_forked:  # the connections are the parent's
             return
         self._begin_close()
@@ -183,7 +183,7 @@ class PairedClient(PairedClientBase[ServiceBusClient, ServiceBusReceiver, "Paire
     # --- the end of the pair -------------------------------------------------------------------------------------
 
     def _call_soon(self, work: Callable[[], None]) -> None:
-        """In the event loop's thread at once; from other threads (the syphon, a look at a namespace) a little later."""
+        """In the event loop's thread at once; from other threads (the syphon, a check of a side) a little later."""
         if threading.get_ident() == self._thread:
             work()
         else:
@@ -249,7 +249,7 @@ class PairedSender(PairedSenderBase[AioSenderLink]):
         self._client = client
         self._turn = asyncio.Lock()
         self._in_line = 0
-        """How many calls wait for their turn. While a call that has got its turn is not scheduled yet, the lock looks
+        """How many calls wait for their turn. While a call that has got its turn is not scheduled yet, the lock seems
         free but is not."""
         self._closed: asyncio.Event = asyncio.Event()
 
@@ -275,7 +275,7 @@ class PairedSender(PairedSenderBase[AioSenderLink]):
     ) -> list[int]:
         """Sends messages that are due later, and returns the sequence numbers to cancel them with.
 
-        Messages that go by way of the backlog have no such number: they get `NOT_CANCELLABLE`.
+        Messages that go through the backlog have no such number: they get `NOT_CANCELLABLE`.
         """
         return await self._run(ScheduleMessages(messages, schedule_time_utc), timeout)
 
@@ -290,7 +290,7 @@ class PairedSender(PairedSenderBase[AioSenderLink]):
         return await self._run(CreateBatch(max_size_in_bytes), None)
 
     async def close(self) -> None:
-        """Closes the sender. A send under way in another task gets five seconds to finish, and then fails."""
+        """Closes the sender. A send in flight in another task gets five seconds to finish, and then fails."""
         if self._client.is_forked:
             return
         self._closed.set()

@@ -78,7 +78,7 @@ class PairedClientBase(ABC, Generic[ClientT, ReceiverT, PairedSenderT]):
         self.syphon = syphon
         """Moves the backlog to the primary, with `enable_syphon`."""
         self.failover = Failover(self.primary.fully_qualified_namespace, options, backlog.names, now, self._start_watch)
-        self._looked_at: set[PrimaryEntity] = set()
+        self._checked: set[PrimaryEntity] = set()
         self._owned_clients: list[ClientT] = [side.client for side in (primary, secondary) if side.is_owned]
         self._senders: set[PairedSenderT] = set()
         self._lock = threading.Lock()  # never held while waiting, so that the asyncio API may use it too
@@ -100,7 +100,7 @@ class PairedClientBase(ABC, Generic[ClientT, ReceiverT, PairedSenderT]):
 
     @property
     def failed_over(self) -> tuple[str, ...]:
-        """The entities whose messages go to the backlog now."""
+        """The entities whose messages currently go to the backlog."""
         self.check_process()
         return self.failover.failed_over()
 
@@ -128,8 +128,8 @@ class PairedClientBase(ABC, Generic[ClientT, ReceiverT, PairedSenderT]):
         entity = self.failover.entity(path)
         with self._lock:
             self._senders.add(sender)
-            is_new = entity not in self._looked_at
-            self._looked_at.add(entity)
+            is_new = entity not in self._checked
+            self._checked.add(entity)
         if is_new:
             warn_if_partitioned(self._primary_details(), entity.path, self.failover.operation_timeout)
         return sender
@@ -280,7 +280,7 @@ class PairedSenderBase(Generic[LinkT]):
         return [self._primary] if self._backlog is None else [self._primary, self._backlog[1]]
 
     def _use_of_backlog(self, step: FlowStep) -> tuple[LinkT, Action, bool]:
-        """What a step does with the backlog: the link, the action, and whether to try again if the link is stale."""
+        """What a step does with the backlog: the link, the action, and whether to retry if the link is stale."""
         match step:
             case CreateBacklogBatch():
                 return self._backlog_link(step.queue), lambda sender, _: sender.create_message_batch(), False

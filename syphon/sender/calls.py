@@ -26,7 +26,7 @@ T = TypeVar("T")
 Messages: TypeAlias = ServiceBusMessage | AmqpAnnotatedMessage | list[Any] | ServiceBusMessageBatch
 
 NOT_CANCELLABLE = -1
-"""The sequence number of a message that was scheduled by way of the backlog: there is nothing to cancel it by."""
+"""The sequence number of a message that was scheduled through the backlog: there is nothing to cancel it by."""
 
 _SCHEDULED = b"x-opt-scheduled-enqueue-time"
 
@@ -35,7 +35,7 @@ class SenderCall(ABC, Generic[T]):
     """What the application asks a paired sender for."""
 
     count = 0
-    """How many messages the call sends now. If it sends some, a healthy entity gets them without a flow
+    """How many messages the call sends at once. If it sends some, a healthy entity gets them without a flow
     (`SendFlow.can_skip_steps`)."""
 
     @abstractmethod
@@ -160,9 +160,9 @@ def ping_message() -> ServiceBusMessage:
 
 
 def check_cancellable(numbers: int | list[int]) -> None:
-    """Raises ValueError for a message that was scheduled by way of the backlog."""
+    """Raises ValueError for a message that was scheduled through the backlog."""
     if NOT_CANCELLABLE in (numbers if isinstance(numbers, list) else [numbers]):
         raise ValueError(
-            "The message was scheduled by way of the backlog and cannot be cancelled: it has no number at the primary. "
+            "The message was scheduled through the backlog and cannot be cancelled: it has no number at the primary. "
             "Cancel it at the primary after the syphon has moved it there."
         )

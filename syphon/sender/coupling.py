@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 Side: TypeAlias = Literal["primary", "secondary"]
 
-LOOK_PAUSE = 5.0
-"""Seconds between two looks at a namespace that refuses what senders ask for."""
+CHECK_PAUSE = 5.0
+"""Seconds between two checks of a namespace that refuses senders."""
 
 FindFault = Callable[[Side, str], Faulted | None]
-"""Opens a connection, and returns why the namespace cannot be used any more; None if it can be, or is only away."""
+"""Opens a connection, and returns why the namespace cannot be used any more; None if it can, or is unavailable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class PairCoupling:
         self._on_end = on_end
         self._watches: list[CloseWatch] = []
         self._syphon: EmbeddedSyphon | None = None
-        self._next_look: dict[Side, float] = {}
+        self._next_check: dict[Side, float] = {}
         self._lock = threading.Lock()
         for side, namespace in self._sides.items():
             namespace.on_end = partial(self._ended, side)
@@ -104,7 +104,7 @@ class PairCoupling:
             other.on_end()  # it may have ended before
 
     def stop_watching(self) -> None:
-        """The pair itself is being closed: nobody needs to be told."""
+        """The pair itself is being closed: its end is no event."""
         for watch in self._watches:
             watch.stop()
         self._on_end = lambda state: None  # noqa: ARG005
@@ -147,13 +147,13 @@ class PairCoupling:
         if not isinstance(explain(error, namespace.name, path), Faulted):
             return
         with self._lock:
-            if namespace.has_ended or self._now() < self._next_look.get(side, self._now()):
+            if namespace.has_ended or self._now() < self._next_check.get(side, self._now()):
                 return
-            self._next_look[side] = self._now() + LOOK_PAUSE
-        look = partial(self._look, side, path)
-        threading.Thread(target=look, name=f"ask {namespace.name}", daemon=True).start()
+            self._next_check[side] = self._now() + CHECK_PAUSE
+        check = partial(self._check, side, path)
+        threading.Thread(target=check, name=f"check {namespace.name}", daemon=True).start()
 
-    def _look(self, side: Side, path: str) -> None:
+    def _check(self, side: Side, path: str) -> None:
         fault = self._find_fault(side, path)
         if fault is not None:
             self._sides[side].fault(fault)

@@ -3,8 +3,8 @@
 It is for small deployments, and ends with the application. One pump serves all queues that have messages (D15). It has
 connections of its own, which are open only while it works.
 
-It is as quiet as a worker (D16): while the primary cannot be reached it does not even listen (`Listener`), and messages
-for destinations that back off are not received again and again (`BackoffGate`).
+It is as quiet as a worker (D16): while the primary is unreachable it does not even listen (`Listener`), and messages
+for destinations that back off are not received repeatedly (`BackoffGate`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from syphon.transfer import MOST_QUEUES, BackoffGate, Ended, Listener, Pump, Pum
 log = logging.getLogger(__name__)
 
 TURN = 0.2
-"""Seconds between looks at the listener while no queue has messages."""
+"""Seconds between checks of the listener while no queue has messages."""
 REST = 5.0
 """Seconds of rest after a queue could not be received from."""
 OPTIONS = PumpOptions(quiet=1.0, lease=None, linger=2.0, grace=4.0)
@@ -54,7 +54,7 @@ class EmbeddedSyphon:
         self._troubled: dict[str, float] = {}
         """The queues that could not be received from, and when to listen to each again."""
         self._worked: set[str] = set()
-        """The destinations that have accepted a message since the last look."""
+        """The destinations that have accepted a message since the last check."""
         name = f"the backlog of {primary.fully_qualified_namespace}"
         self._gate = BackoffGate(name, now)
         self._listener = Listener(
@@ -93,7 +93,7 @@ class EmbeddedSyphon:
         return self._listener.pair.fault
 
     def close(self) -> None:
-        """Finishes or gives back the messages in hand. All others are in the backlog."""
+        """Finishes or abandons the messages in flight. All others are in the backlog."""
         self._stopping.set()
         pump = self._pump  # the other thread may set it to None at any time
         if pump is not None:
@@ -184,7 +184,7 @@ class EmbeddedSyphon:
 
     def _arm_troubled(self) -> None:
         now = time.monotonic()
-        for name in [name for name, again_at in self._troubled.items() if now >= again_at]:
+        for name in [name for name, arm_at in self._troubled.items() if now >= arm_at]:
             del self._troubled[name]
             self._listener.arm(name)
 

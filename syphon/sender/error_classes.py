@@ -4,7 +4,7 @@ All errors of a paired sender are errors of the SDK too: an application that cat
 catches them as before.
 
 `classify` answers the sender's question: what does this error say about the entity? It reads the one table of AMQP
-conditions (`syphon.model.errors.CONDITIONS`) and looks only at the error class that the table gives. An error without a
+conditions (`syphon.model.errors.CONDITIONS`) and uses only the error class that the table gives. An error without a
 known condition is classified by the exception class that the SDK raised. Everything else counts towards failover: the
 service, or the network in between, did not do its work, and the client's own retries did not help.
 """
@@ -118,7 +118,7 @@ class FailureClass(Enum):
     COUNTS = "counts"
     """The entity is not available. The error counts towards failover."""
     BUSY = "busy"
-    """The entity is there and asks for ten seconds without requests (S5): wait, then send again."""
+    """The entity works, and demands ten seconds without requests (S5): wait, then send again."""
     DENIED = "denied"
     """The credentials or claims are wrong. That is a configuration error, so the caller gets it."""
     INVALID = "invalid"

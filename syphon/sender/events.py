@@ -113,9 +113,9 @@ class SenderMetrics:
         self._failovers = meter.create_counter(FAILOVERS, "{failover}", "Times an entity was failed over.")
         self._returns = meter.create_counter(RETURNS, "{return}", "Times an entity returned to the primary.")
         self._pings = meter.create_counter(PINGS, "{ping}", "Pings sent to failed-over entities, by result.")
-        self._failed_over = meter.create_up_down_counter(FAILED_OVER, "{entity}", "Entities that are failed over now.")
+        self._failed_over = meter.create_up_down_counter(FAILED_OVER, "{entity}", "Entities that are failed over.")
         self._queues_out = meter.create_up_down_counter(
-            QUEUES_OUT, "{queue}", "Backlog queues that are out of rotation now."
+            QUEUES_OUT, "{queue}", "Backlog queues that are out of rotation."
         )
 
     def accepted(self, entity: str, side: str, count: int) -> None:

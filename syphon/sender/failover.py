@@ -99,7 +99,7 @@ class Failover:
             return tuple(entity.path for entity in self._entities.values() if entity.is_failed_over)
 
     def is_failed_over(self, entity: PrimaryEntity) -> bool:
-        """Whether messages for the entity go to the backlog now."""
+        """Whether messages for the entity currently go to the backlog."""
         if entity.state is EntityState.DOUBTFUL:
             self._change(lambda: entity.check(self.now()))
         return entity.is_failed_over
@@ -159,12 +159,12 @@ class Failover:
             return self._pool.pick(tried, now)
 
     def queue_failed(self, queue: QueueName, error: Exception) -> None:
-        """A backlog queue did not take messages."""
+        """A backlog queue did not accept messages."""
         seconds = BUSY_PAUSE if classify(error) is FailureClass.BUSY else OUT_FOR
         self._change(lambda: self._pool.take_out(queue, error, seconds, self.now()))
 
     def queue_works(self, queue: QueueName) -> None:
-        """A backlog queue has taken messages."""
+        """A backlog queue has accepted messages."""
         self._change(lambda: self._pool.put_back(queue))
 
     # --- reporting -----------------------------------------------------------------------------------------------

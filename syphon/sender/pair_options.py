@@ -45,7 +45,7 @@ class PairOptions:
     failover_interval: Duration = _MINUTE
     """How long an entity may fail before its messages go to the backlog; 0: at the first failure that counts."""
     ping_primary_interval: Duration = _MINUTE
-    """How often an entity that is failed over is tried again."""
+    """How often an entity that is failed over is pinged."""
     enable_syphon: bool = False
     """Move the backlog to the primary from inside this process. In one process, not in every sender: each syphon polls
     all backlog queues, and each poll is billed. For small deployments: otherwise run `syphon`."""

@@ -98,7 +98,7 @@ def set_up(
 ) -> Provisioned:
     """Checks the primary's credentials, and provisions the backlog queues with the credential of `administration`.
 
-    Without one it only looks which queues exist: others have provisioned them. Raises an error if the credentials are
+    Without one it only checks which queues exist: others have provisioned them. Raises an error if the credentials are
     refused, or if there is no queue (P5).
     """
     here, there = connection_details(primary), connection_details(secondary)
@@ -118,21 +118,21 @@ def set_up(
 # --- credentials -----------------------------------------------------------------------------------------------------
 
 
-def sync_client(way: ConnectionDetails, loop: asyncio.AbstractEventLoop) -> ServiceBusClient:
+def sync_client(details: ConnectionDetails, loop: asyncio.AbstractEventLoop) -> ServiceBusClient:
     """A sync client of the namespace that an asyncio client uses. The asyncio client's credential lives on `loop`."""
-    text = way.connection_string()
+    text = details.connection_string()
     if text is not None:
-        return ServiceBusClient.from_connection_string(text, retry_total=0, **way.options())
-    credential: Any = blocking_details(way, loop).credential
-    return ServiceBusClient(way.host, credential, retry_total=0, **way.options())
+        return ServiceBusClient.from_connection_string(text, retry_total=0, **details.options())
+    credential: Any = blocking_details(details, loop).credential
+    return ServiceBusClient(details.host, credential, retry_total=0, **details.options())
 
 
-def blocking_details(way: ConnectionDetails, loop: asyncio.AbstractEventLoop) -> ConnectionDetails:
+def blocking_details(details: ConnectionDetails, loop: asyncio.AbstractEventLoop) -> ConnectionDetails:
     """The same details with a credential that a thread can use. Keys and signatures need no network."""
-    is_async = inspect.iscoroutinefunction(getattr(way.credential, "get_token", None))
-    if way.connection_string() is not None or not is_async:
-        return way
-    return dataclasses.replace(way, credential=BlockingCredential(way.credential, loop))
+    is_async = inspect.iscoroutinefunction(getattr(details.credential, "get_token", None))
+    if details.connection_string() is not None or not is_async:
+        return details
+    return dataclasses.replace(details, credential=BlockingCredential(details.credential, loop))
 
 
 class BlockingCredential:
@@ -150,7 +150,7 @@ class BlockingCredential:
         return asyncio.run_coroutine_threadsafe(ask(), self._loop).result(ANSWER_WITHIN)
 
 
-def _check_credentials(client: ServiceBusClient, way: ConnectionDetails) -> None:
+def _check_credentials(client: ServiceBusClient, details: ConnectionDetails) -> None:
     """Raises an error if the credentials are wrong.
 
     The namespace checks a key when a connection opens. For a token credential, the only check here is that it gives a
@@ -160,8 +160,8 @@ def _check_credentials(client: ServiceBusClient, way: ConnectionDetails) -> None
 
     def ask() -> None:
         try:
-            if way.connection_string() is None:
-                _fetch_token(way)
+            if details.connection_string() is None:
+                _fetch_token(details)
             else:
                 Connection(client, "", ANSWER_WITHIN).close()
         except Exception as error:
@@ -169,22 +169,22 @@ def _check_credentials(client: ServiceBusClient, way: ConnectionDetails) -> None
         else:
             outcome.append(None)
 
-    # In its own thread: the SDK waits for ever for a host that accepts a connection and then stays silent.
-    asking = threading.Thread(target=ask, name=f"ask {way.host}", daemon=True)
+    # In its own thread: the SDK waits forever for a host that accepts a connection and then stays silent.
+    asking = threading.Thread(target=ask, name=f"check {details.host}", daemon=True)
     asking.start()
     asking.join(ANSWER_WITHIN)
     error = outcome[0] if outcome else TimeoutError(f"no answer within {ANSWER_WITHIN:.0f} s")
     if isinstance(error, Faulted):
         raise error
     if error is not None:
-        log.warning("Could not verify the credentials for %s (%s); continuing without the check.", way.host, error)
+        log.warning("Could not verify the credentials for %s (%s); continuing without the check.", details.host, error)
 
 
 def find_fault(client: ServiceBusClient, entity: str) -> Faulted | None:
-    """Why a namespace that was paired cannot be used any more; None if it can be, or is only away (C3).
+    """Why a namespace that was paired cannot be used any more; None if it can be, or is only unavailable (C3).
 
-    A key is asked for as in pairing. The service may refuse a token for the whole namespace that it takes for an
-    entity, so with a token the question is asked for the entity.
+    A key is checked as in pairing. The service may refuse a token for the whole namespace that it accepts for an
+    entity, so a token is checked with the entity.
     """
     has_key = connection_details(client).connection_string() is not None
     try:
@@ -192,19 +192,19 @@ def find_fault(client: ServiceBusClient, entity: str) -> Faulted | None:
     except Faulted as error:
         return error
     except Exception as error:
-        log.debug("%s could not be asked whether it can be used: %s", client.fully_qualified_namespace, error)
+        log.debug("%s could not be checked: %s", client.fully_qualified_namespace, error)
     return None
 
 
-def _fetch_token(way: ConnectionDetails) -> None:
+def _fetch_token(details: ConnectionDetails) -> None:
     kind = ""
     try:
-        way.credential.get_token(TOKEN_SCOPE)
+        details.credential.get_token(TOKEN_SCOPE)
     except Exception as error:  # its text may contain the request, and with it a secret: the error's type is enough
         kind = type(error).__name__
     if kind:
         raise NotAuthorized(
-            f"{way.host}: the credential gives no token ({kind}). Check the credential and its environment."
+            f"{details.host}: the credential gives no token ({kind}). Check the credential and its environment."
         )
 
 
@@ -227,28 +227,30 @@ def administration_details(given: Any, secondary: ConnectionDetails, provision: 
             ConnectionString.parse(given)
         except BadConnectionString as error:
             raise ValueError(f"secondary_administration cannot be used: {error}") from None
-        way = dataclasses.replace(
+        details = dataclasses.replace(
             connection_details(ServiceBusClient.from_connection_string(given)), ca_file=secondary.ca_file
         )
     elif isinstance(given, tuple) and len(given) == 2:
         host, credential = given
-        way = ConnectionDetails(host.strip("/"), credential, secondary.plain, secondary.ca_file)
+        details = ConnectionDetails(host.strip("/"), credential, secondary.plain, secondary.ca_file)
     else:
         raise TypeError(
             "secondary_administration is a connection string, or a pair of host name and credential. "
             f"Received instead: {type(given).__name__}"
         )
-    if way.host.lower() != secondary.host.lower():
-        raise ValueError(f"secondary_administration is for {way.host}, and the secondary is {secondary.host}.")
-    return way
+    if details.host.lower() != secondary.host.lower():
+        raise ValueError(f"secondary_administration is for {details.host}, and the secondary is {secondary.host}.")
+    return details
 
 
-def administration_with(way: ConnectionDetails) -> DataPlaneAdministration:
+def administration_with(details: ConnectionDetails) -> DataPlaneAdministration:
     """The administration of a namespace."""
-    text = way.connection_string()
+    text = details.connection_string()
     if text is not None:
-        return DataPlaneAdministration.from_connection_string(text, ca_file=way.ca_file, proxy=way.proxy)
-    return DataPlaneAdministration.from_credential(way.host, way.credential, ca_file=way.ca_file, proxy=way.proxy)
+        return DataPlaneAdministration.from_connection_string(text, ca_file=details.ca_file, proxy=details.proxy)
+    return DataPlaneAdministration.from_credential(
+        details.host, details.credential, ca_file=details.ca_file, proxy=details.proxy
+    )
 
 
 # --- queues that others have made ------------------------------------------------------------------------------------
@@ -257,7 +259,7 @@ def administration_with(way: ConnectionDetails) -> DataPlaneAdministration:
 def find_queues(secondary: ServiceBusClient, names: Sequence[QueueName]) -> Provisioned:
     """The backlog queues that take messages from us: the Send claim is enough to find them.
 
-    Raises an error if the credentials are refused, or if not one of the queues exists. A secondary that is away is no
+    Raises an error if the credentials are refused, or if not one of the queues exists. An unavailable secondary is no
     error: then all queues count as found, and a queue that fails later is taken out of rotation (F4).
     """
     host = secondary.fully_qualified_namespace
@@ -280,9 +282,9 @@ def find_queues(secondary: ServiceBusClient, names: Sequence[QueueName]) -> Prov
 
 
 def _warn_of_merging(secondary: ConnectionDetails, names: Sequence[QueueName]) -> None:
-    """Logs a warning for each queue that detects duplicates (P3). Asks in a thread: only the Manage claim allows it."""
+    """Warns of each queue that detects duplicates (P3). Checks in a thread: only the Manage claim allows it."""
 
-    def look() -> None:
+    def check() -> None:
         try:
             with administration_with(secondary) as administration:
                 for queue in plan(administration, names).different:
@@ -296,7 +298,7 @@ def _warn_of_merging(secondary: ConnectionDetails, names: Sequence[QueueName]) -
                 "Could not check whether the backlog queues of %s have duplicate detection: %s", secondary.host, error
             )
 
-    threading.Thread(target=look, name=f"look at {secondary.host}", daemon=True).start()
+    threading.Thread(target=check, name=f"check {secondary.host}", daemon=True).start()
 
 
 def _missing(secondary: ServiceBusClient, names: Sequence[QueueName]) -> Iterator[QueueName]:
@@ -316,13 +318,13 @@ def _missing(secondary: ServiceBusClient, names: Sequence[QueueName]) -> Iterato
 
 
 def warn_if_partitioned(primary: ConnectionDetails, path: str, operation_timeout: float) -> None:
-    """Logs a warning if the timeout is too short for the entity because it is partitioned (S8). Asks in a thread."""
+    """Logs a warning if the timeout is too short for the entity because it is partitioned (S8). Checks in a thread."""
 
-    def look() -> None:
+    def check() -> None:
         try:
             with administration_with(primary) as administration:
                 is_partitioned = administration.is_partitioned(path)
-        except Exception as error:  # only the Manage claim allows the look, and an application need not have it
+        except Exception as error:  # only the Manage claim allows the check, and an application need not have it
             log.info("Could not check whether '%s' is partitioned: %s", path, error)
             return
         if is_partitioned:
@@ -335,4 +337,4 @@ def warn_if_partitioned(primary: ConnectionDetails, path: str, operation_timeout
             )
 
     if operation_timeout < LEAST_TIMEOUT:
-        threading.Thread(target=look, name=f"look at {path}", daemon=True).start()
+        threading.Thread(target=check, name=f"check {path}", daemon=True).start()

@@ -1,4 +1,4 @@
-"""A link: the SDK's sender for one entity, opened when it is first needed, and opened again after it broke."""
+"""A link: the SDK's sender for one entity, opened when it is first needed, and reopened after it broke."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 SdkSenderT = TypeVar("SdkSenderT")
 
 CLOSE_WITHIN = 5.0
-"""Seconds that a send under way gets to finish when its sender is closed, and seconds that closing a link may take."""
+"""Seconds that a send in flight gets to finish when its sender is closed, and seconds that closing a link may take."""
 
 
 class SenderLinkState(Generic[SdkSenderT]):
@@ -54,7 +54,7 @@ class SenderLinkState(Generic[SdkSenderT]):
     def _drop_if_broken(self, error: Exception, retry_if_stale: bool) -> bool:
         """Drops the sender if the error says that the entity is not available.
 
-        Returns whether to try again on a new sender: a link that has served before may only have been idle for too
+        Returns whether to retry on a new sender: a link that has served before may only have been idle for too
         long. A timeout is no such case.
         """
         if classify(error) is not FailureClass.COUNTS:
@@ -66,7 +66,7 @@ class SenderLinkState(Generic[SdkSenderT]):
 class SenderLink(SenderLinkState[ServiceBusSender]):
     """A link of one paired sender of the sync API, which uses it from one thread at a time.
 
-    The SDK has no timeout for opening a connection: it waits for ever for a host that accepts the connection and then
+    The SDK has no timeout for opening a connection: it waits forever for a host that accepts the connection and then
     stays silent. So a link is opened in its own thread, and the link abandons an opening that takes too long.
     """
 
@@ -85,7 +85,7 @@ class SenderLink(SenderLinkState[ServiceBusSender]):
         """Calls `action` with the open sender and the time that is left.
 
         A link of another generation is not used again. With `retry_if_stale`, a link that has served before and fails
-        now is opened again for a second try.
+        now is reopened for a second attempt.
         """
         until = time.monotonic() + timeout
         if self._sender is not None and self._generation != generation:

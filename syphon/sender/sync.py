@@ -110,7 +110,7 @@ class PairedClient(PairedClientBase[ServiceBusClient, ServiceBusReceiver, "Paire
         self.close()
 
     def close(self) -> None:
-        """Closes all senders, and the clients that `pair` has made. Sends under way get five seconds to finish."""
+        """Closes all senders, and the clients that `pair` has made. Sends in flight get five seconds to finish."""
         if self.is_forked:  # the connections are the parent's
             return
         self._begin_close()
@@ -221,7 +221,7 @@ class PairedSender(PairedSenderBase[SenderLink]):
     ) -> list[int]:
         """Sends messages that are due later, and returns the sequence numbers to cancel them with.
 
-        Messages that go by way of the backlog have no such number: they get `NOT_CANCELLABLE`.
+        Messages that go through the backlog have no such number: they get `NOT_CANCELLABLE`.
         """
         return self._run(ScheduleMessages(messages, schedule_time_utc), timeout)
 
@@ -234,7 +234,7 @@ class PairedSender(PairedSenderBase[SenderLink]):
         return self._run(CreateBatch(max_size_in_bytes), None)
 
     def close(self) -> None:
-        """Closes the sender. A send under way in another thread gets five seconds to finish, and then fails."""
+        """Closes the sender. A send in flight in another thread gets five seconds to finish, and then fails."""
         if self._client.is_forked:
             return
         self._closed.set()

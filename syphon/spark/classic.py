@@ -213,7 +213,7 @@ def start_session(settings: dict[str, str], folder: Path) -> SparkSession:
 
 @contextmanager
 def _environment(python: str, properties: str, is_local: bool) -> Iterator[None]:
-    """The environment that the JVM is started with. The caller gets its own back: it may start a Spark of its own."""
+    """The environment of the new JVM. Restores the caller's own afterwards: it may start a Spark of its own."""
     needed = {
         "MALLOC_ARENA_MAX": os.environ.get("MALLOC_ARENA_MAX", MALLOC_ARENAS),
         # PySpark takes the Python of the executors from the environment alone, and ignores the setting.
@@ -222,7 +222,7 @@ def _environment(python: str, properties: str, is_local: bool) -> Iterator[None]
         **java_environment(os.environ),
         **SAFE_PATH,
     }
-    if is_local:  # Spark would look up the name of the host, also if unused
+    if is_local:  # Spark would resolve the name of the host, also if unused
         needed["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
     before = {name: os.environ.get(name) for name in needed}
     os.environ |= needed

@@ -26,7 +26,7 @@ from syphon.control import Ending
 from syphon.model import Extra, is_this_machine
 
 from .classic import SparkNotStarted
-from .session_access import LOOK_EVERY, ControlHost, SparkLost, SparkWatch, package_zip, shown_master
+from .session_access import CHECK_EVERY, ControlHost, SparkLost, SparkWatch, package_zip, shown_master
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 ASK_EVERY = 2.0
 SOON = 1.0
-"""Seconds after which an open question makes the watch look at the port. An answer takes milliseconds."""
+"""Seconds without an answer after which the watch checks the port. An answer takes milliseconds."""
 SILENT = 60.0
 """Seconds without an answer after which the server counts as lost, although its port answers."""
 CONSEQUENCE = "No message is lost: those in flight are redelivered. Restart syphon."
@@ -49,7 +49,7 @@ def ask(session: SparkSession) -> None:
 
 
 class ConnectWatch(SparkWatch):
-    """Says whether the server has gone or has forgotten the session, and watches the time of an ending."""
+    """Says whether the server is unreachable or has dropped the session, and limits the time of a shutdown."""
 
     def __init__(
         self, session: SparkSession, endpoint: tuple[str, int] | None, ending: Ending, ends_process: bool = True
@@ -62,7 +62,7 @@ class ConnectWatch(SparkWatch):
         self._failure: SparkLost | None = None
         self._threads = [
             threading.Thread(target=run, name=name, daemon=True)
-            for name, run in (("ask Spark Connect", self._ask), ("Spark Connect watch", self._look))
+            for name, run in (("ask Spark Connect", self._ask), ("Spark Connect watch", self._check))
         ]
 
     def start(self) -> None:
@@ -75,7 +75,7 @@ class ConnectWatch(SparkWatch):
         return None if self._over.is_set() else self._failure
 
     def wait_for_failure(self, seconds: float) -> SparkLost | None:
-        """The same, for a caller whose call of Spark has just failed: the watch looks twice a second."""
+        """The same, for a caller whose call of Spark has just failed: the watch checks twice per second."""
         deadline = time.monotonic() + seconds + SOON
         while self.failure is None and not self._over.is_set() and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -92,8 +92,8 @@ class ConnectWatch(SparkWatch):
             self._asked_at = None
             self._over.wait(ASK_EVERY)
 
-    def _look(self) -> None:
-        while not self._over.wait(LOOK_EVERY) and self._failure is None:
+    def _check(self) -> None:
+        while not self._over.wait(CHECK_EVERY) and self._failure is None:
             asked_at = self._asked_at
             waited = 0.0 if asked_at is None else time.monotonic() - asked_at
             if waited > SILENT:
@@ -149,7 +149,7 @@ def endpoint_of(url: str) -> Endpoint:
 def connect_session(pipeline: PipelineSettings) -> SparkSession:
     """Opens a session on the server that `pipeline.master` names. Raises SparkNotStarted in reasonable time.
 
-    PySpark itself would try for ten minutes to reach a server that is not there.
+    PySpark itself would try for ten minutes to reach a server that does not exist.
     """
     endpoint = endpoint_of(pipeline.master)
     Extra.CONNECT.require("Spark Connect")  # PySpark itself would end the process, with exit code 0

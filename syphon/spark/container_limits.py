@@ -17,11 +17,11 @@ MIB = 1024 * 1024
 DRIVER_MEMORY = 480 * MIB
 """The driver's Python (115 MB) and its JVM (330 MB) with ten queues, and the process that workers are forked from."""
 SLOT_MEMORY = 150 * MIB
-"""A Python worker that forwards: 106 MB once it has loaded what rows are made with, and what it has in hand."""
+"""A Python worker that forwards: 106 MB once it has loaded what rows are made with, and its messages in flight."""
 FEWEST_SLOTS = 2
 """One slot may be busy with a queue that is full; the other one takes what rings meanwhile."""
 ROOT = "SYPHON_SYSTEM_ROOT"
-"""Where /proc and /sys are looked for. For tests, which pretend to run in a container."""
+"""The folder that has /proc and /sys, if it is not the root. Tests pretend with it to run in a container."""
 
 
 @dataclass(frozen=True, slots=True)

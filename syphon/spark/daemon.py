@@ -1,6 +1,6 @@
 """The process that Spark forks its Python workers from. It has the modules of a slot loaded already.
 
-A worker that is forked from it starts a second sooner, and shares the memory of these modules. A module that starts a
+A worker that is forked from it starts one second sooner, and shares the memory of these modules. A module that starts a
 thread must not be loaded here (pyarrow and pandas do): a fork keeps one thread, and the locks of all the others.
 """
 
@@ -13,7 +13,7 @@ from syphon.ledger import avoid_loading_pandas
 
 if __name__ == "__main__":
     avoid_loading_pandas()
-    # Looking for garbage writes to every object that it looks at: workers would get copies of all of them.
+    # Collecting garbage writes to every object it visits: workers would get copies of all of them.
     gc.collect()
     gc.freeze()
     manager()

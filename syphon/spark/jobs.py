@@ -60,7 +60,7 @@ class JobResult:
 
     @property
     def backing_off(self) -> tuple[DestinationBackoff, ...]:
-        """The destinations that accept nothing now, each with the longest wait that a slot reported."""
+        """The unavailable destinations, each with the longest wait that a slot reported."""
         longest: dict[str, DestinationBackoff] = {}
         for destination in (found for report in self.reports for found in report.backing_off):
             known = longest.get(destination.path)

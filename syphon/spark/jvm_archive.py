@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SWITCH = "SYPHON_JVM_ARCHIVE"
-"""`off`: neither use nor make an archive; `use`: use one that is there, and make none."""
+"""`off`: neither use nor make an archive; `use`: use an existing one, and make none."""
 FOLDER = "SYPHON_CACHE"
 """The folder of archives, if it is not the user's own cache folder."""
 NEEDS_MEMORY = 3 * 1024**3
-"""Memory that must be there to make an archive beside a worker: another Spark runs for a minute."""
-TRY_AGAIN_AFTER = 24 * 3600.0
-"""Seconds until an archive is tried again that could not be made."""
+"""Memory that this process must have to make an archive beside a worker: another Spark runs for a minute."""
+RETRY_AFTER = 24 * 3600.0
+"""Seconds until the next attempt to make an archive that could not be made."""
 AS_IT_IS = "-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions -XX:ArchiveRelocationMode=0"
 """Maps the archive to the address that it was made for. Java 17.0.15 moves it to another one: for that it reads and
 changes all of it at each start, and the worker keeps 150 MB more."""
@@ -70,7 +70,7 @@ def options_for(java_options: str, environ: Mapping[str, str] = os.environ) -> s
     archive = archive_file(environ)
     if archive is None or not archive.exists():
         return java_options
-    archive = archive.resolve()  # a link on the way could be changed between this look and Java's
+    archive = archive.resolve()  # a link on the way could be changed between this check and Java's
     if not (is_ours(archive) and is_ours(archive.parent)):  # Java runs the classes in it as they are
         return java_options
     if re.search(r"\s|['\"]", str(archive)):  # Spark would take it for two options
@@ -80,7 +80,7 @@ def options_for(java_options: str, environ: Mapping[str, str] = os.environ) -> s
 
 
 def make_in_background(environ: Mapping[str, str] = os.environ) -> None:
-    """Has the archive made, unless it is there, is being made, could not be made today, or must not be made here."""
+    """Has the archive made, unless it exists, is being made, could not be made today, or must not be made here."""
     archive = archive_file(environ)
     if archive is None or environ.get(SWITCH) == "use" or archive.exists() or this_container().memory < NEEDS_MEMORY:
         return
@@ -88,7 +88,7 @@ def make_in_background(environ: Mapping[str, str] = os.environ) -> None:
         log.debug("there is no archive of Spark's JVM: others can write to %s", archive.parent)
         return
     failed = archive.with_suffix(".failed")
-    if failed.exists() and time.time() - failed.stat().st_mtime < TRY_AGAIN_AFTER:
+    if failed.exists() and time.time() - failed.stat().st_mtime < RETRY_AFTER:
         return
     try:
         maker = subprocess.Popen(

@@ -31,7 +31,7 @@ TASK_FAILURES = 4
 """How often a task may fail. The default of local mode is one failure: a killed worker would end the job."""
 CONNECT = "sc://"
 """How the address of a Spark Connect server begins."""
-LOOK_EVERY = 0.5
+CHECK_EVERY = 0.5
 TOO_LONG = "shutdown took too long and was aborted; no message is lost: those in flight are redelivered"
 
 
@@ -150,14 +150,14 @@ class SparkWatch:
 
     def _run(self) -> None:
         while not self._ending.is_overdue:
-            time.sleep(LOOK_EVERY)
+            time.sleep(CHECK_EVERY)
             if self._over.is_set() and not self._ending.has_begun:
                 return
         self._kill()
         # In another thread: whatever holds up the ending may hold the log as well.
         said = threading.Thread(target=log.error, args=(TOO_LONG,), daemon=True)
         said.start()
-        said.join(LOOK_EVERY)
+        said.join(CHECK_EVERY)
         os._exit(self._ending.exit_code)
 
     def _kill(self) -> None:

@@ -1,7 +1,7 @@
 """A slot: one pump that serves backlog queues of one pair, as a task of a Spark job runs it (D15).
 
 Spark ships this module to executors. A slot opens its own pair of namespaces, moves messages of the queues that the
-driver hands to it until they are quiet or its lease ends, reports to the driver about once a second, and yields its
+driver hands to it until they are quiet or its lease ends, reports to the driver about once per second, and yields its
 outcomes packed as small files of the ledger. Messages never leave the process: neither into the JVM, nor into a
 shuffle, nor into a log (D2, D3).
 
@@ -47,8 +47,8 @@ COUNTED_AT_ONCE = 1000
 """Outcomes that wait to be counted, at most; if there are fewer, they are counted after `COUNTED_AFTER` seconds."""
 COUNTED_AFTER = 0.2
 YOUNG_OBJECTS = 20_000
-"""New objects after which Python looks for garbage in a slot, 700 by default. A pump has tens of thousands of objects
-in hand, and makes hardly any garbage that must be looked for."""
+"""New objects after which Python collects garbage in a slot, 700 by default. A pump holds tens of thousands of objects,
+and makes hardly any garbage that must be collected."""
 SATURATED_AFTER = 3.0
 """Seconds of a full window, or of most of a core in use, after which a slot counts as saturated."""
 MOST_OF_A_CORE = 0.85
@@ -67,7 +67,7 @@ class SlotAssignment:
     rate: float | None = None
     """The rate until the driver orders another one."""
     backing_off: tuple[DestinationBackoff, ...] = ()
-    """Destinations that accept nothing now, as the driver knows from earlier slots."""
+    """Unavailable destinations, as the driver knows from earlier slots."""
 
 
 def slot_task(assignments: list[SlotAssignment]) -> Task:
@@ -78,7 +78,7 @@ def slot_task(assignments: list[SlotAssignment]) -> Task:
 
         context = TaskContext.get()
         attempt = context.attemptNumber() if context is not None else 0
-        with _rarely_looking_for_garbage():
+        with _rare_garbage_collection():
             for number in numbers:
                 yield from Slot(assignments[number], number, attempt).rows()
 
@@ -88,7 +88,7 @@ def slot_task(assignments: list[SlotAssignment]) -> Task:
 def warm_up(numbers: Iterable[int]) -> Iterator[bytes]:
     """Moves no messages, and loads everything that rows are made with: the next job finds this process ready.
 
-    It reads its input to the end, as slots do: Spark throws away a Python worker that does not.
+    It reads its input to the end, as slots do: Spark discards a Python worker that does not.
     """
     for _ in numbers:
         packed_file([], Origin("", "", 0, 0))
@@ -96,8 +96,8 @@ def warm_up(numbers: Iterable[int]) -> Iterator[bytes]:
 
 
 @contextmanager
-def _rarely_looking_for_garbage() -> Iterator[None]:
-    """Lets Python look for garbage less often, and never among what the process had loaded before its first slot."""
+def _rare_garbage_collection() -> Iterator[None]:
+    """Lets Python collect garbage less often, and never in what the process had loaded before its first slot."""
     thresholds = gc.get_threshold()
     _freeze_once()
     gc.set_threshold(YOUNG_OBJECTS, *thresholds[1:])
@@ -242,7 +242,7 @@ class Slot:
         """Does what is due between two turns of the pump."""
         self._pair.check()
         if self._pair.fault is not None:
-            # Said at once: to give back what is in hand may take longer than the worker has (X9).
+            # Reported at once: to abandon the messages in flight may take longer than the worker has (X9).
             self._report.fault = self._fault(self._pair.fault)
         self._obey(self._reporter.order)
         now = self._runtime.now()
@@ -313,7 +313,7 @@ class Slot:
         return SideFault.of("primary" if primary else "secondary", error)
 
     def _updated_report(self) -> SlotReport:
-        """The report as it is now. The reporter's thread asks."""
+        """Brings the report up to date. The reporter's thread calls it."""
         pump, report = self._pump, self._report
         report.queues = tuple(self._queue_report(queue) for queue in list(pump.queues.values()))
         report.backing_off = tuple(pump.backing_off()[:MOST_BACKING_OFF])
@@ -332,7 +332,7 @@ class Slot:
             is_served=queue.is_served,
             ended=queue.ended,
             counters=queue.counters.counters(),
-            in_hand=queue.counters.in_flight,
+            in_flight=queue.counters.in_flight,
             stats=self._stats[queue.queue],
             error="" if queue.error is None else str(queue.error),
         )

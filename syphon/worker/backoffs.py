@@ -1,4 +1,4 @@
-"""Which destinations of a pair currently take no messages: they back off, or the operator has paused them.
+"""Which destinations of a pair are currently unavailable: they back off, or the operator has paused them.
 
 It is the gate of the worker's listener, and counts the messages that the gate skipped.
 """

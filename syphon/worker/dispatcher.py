@@ -312,7 +312,7 @@ class Dispatcher:
         running = [slot for slot in self._slots.values() if not slot.is_leaving]
         reports = [slot.report for slot in running if slot.report is not None and slot.report.is_saturated]
         if running and len(reports) == len(running):
-            busy = {queue.queue for report in reports for queue in report.queues if queue.is_served and queue.in_hand}
+            busy = {queue.queue for report in reports for queue in report.queues if queue.is_served and queue.in_flight}
             self._start([self.queues[queue] for queue in sorted(busy)])
 
     # --- the end of slots ----------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The states of one backlog queue of a drain, what can happen to it, and what follows (X2, D4).
 
-    Checking ──a job serves it──► Moving ──locked messages, back-offs──► Waiting      (each again and again)
+    Checking ──a job serves it──► Moving ──locked messages, back-offs──► Waiting
        ▲  └───────a peek finds nothing─────┴───────────┬───────────────────┘
        │                                               ▼
        └──late messages── Settling ──nothing for as long as asked──► Empty

@@ -247,14 +247,14 @@ def test_a_timeout_that_is_too_short_for_a_partitioned_entity_is_warned_about(
     assert caplog.text.count("is partitioned, and") == 1
 
 
-def test_a_timeout_that_is_long_enough_is_no_reason_to_look(
+def test_a_timeout_that_is_long_enough_is_no_reason_to_check(
     paired: PairedEmulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # S8
     looks: list[object] = []
     client = paired.pair(operation_timeout=timedelta(seconds=15))
     monkeypatch.setattr(pairing, "administration_with", looks.append)
     client.get_queue_sender("orders").close()
-    assert threads_that_look() == []
+    assert checking_threads() == []
     assert looks == []
 
 
@@ -272,8 +272,8 @@ def test_a_sender_that_may_not_look_is_not_warned(
     assert SECRET not in caplog.text
 
 
-def threads_that_look() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("look at ")]
+def checking_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("check ")]
 
 
 # --- what is no pair ---

@@ -17,7 +17,7 @@ from syphon.spark import jvm_archive
 from syphon.spark.jvm_archive import (
     AS_IT_IS,
     NEEDS_MEMORY,
-    TRY_AGAIN_AFTER,
+    RETRY_AFTER,
     archive_file,
     make_in_background,
     options_for,
@@ -218,7 +218,7 @@ def test_an_archive_that_could_not_be_made_is_tried_again_a_day_later(
     failed = archive.rename(archive.with_suffix(".failed"))
     make_in_background(environ)
     assert makers == []
-    yesterday = time.time() - TRY_AGAIN_AFTER - 60
+    yesterday = time.time() - RETRY_AFTER - 60
     os.utime(failed, (yesterday, yesterday))
     make_in_background(environ)
     assert len(makers) == 1

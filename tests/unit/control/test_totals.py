@@ -17,11 +17,11 @@ COUNTS = st.integers(0, 1000)
 
 @st.composite
 def attempts(draw: st.DrawFn) -> QueueAttempt:
-    forwarded, dead, left, in_hand = (draw(COUNTS) for _ in range(4))
+    forwarded, dead, left, in_flight = (draw(COUNTS) for _ in range(4))
     finished = draw(st.booleans())
-    held = 0 if finished else in_hand
+    held = 0 if finished else in_flight
     counters = Counters(forwarded + dead + left + held, forwarded, dead, left)
-    queue = QueueReport(queue="q", counters=counters, in_hand=held)
+    queue = QueueReport(queue="q", counters=counters, in_flight=held)
     slot = SlotReport(pair="p", job="j", slot=draw(COUNTS), attempt=0, started_at=0, finished=finished, queues=(queue,))
     return QueueAttempt(slot, queue)
 
@@ -40,7 +40,7 @@ def test_what_is_under_way_is_shown_and_not_kept(ended: list[QueueAttempt], live
     shown = totals.with_live(live)
     assert asdict(totals) == before
     assert shown.received == totals.received + sum(attempt.queue.counters.received for attempt in live)
-    assert shown.in_flight == sum(attempt.queue.in_hand for attempt in live)
+    assert shown.in_flight == sum(attempt.queue.in_flight for attempt in live)
     assert shown.moved == totals.moved + sum(attempt.queue.counters.moved for attempt in live)
 
 

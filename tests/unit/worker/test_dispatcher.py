@@ -98,7 +98,7 @@ class Running:
                 ended=over[name][0] if name in over and not over[name][1] else more.get("ended"),
                 error=over[name][1] if name in over else "",
                 counters=self.counters.get(name, Counters()),
-                in_hand=busy,
+                in_flight=busy,
             )
             for name, each in handed.items()
         )
