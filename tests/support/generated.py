@@ -1,4 +1,4 @@
-"""Generated files: the chart's table of values and schema of settings, golden renders, tables of metrics and options.
+"""Generated files: the chart's schema of settings, golden renders, tables of metrics and options.
 
 `make generated` (python -m tests.support.generated) writes them anew; tests compare. Look at the difference before you
 commit it: a changed golden render changes what operators install.
@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 
 from syphon.cli.drain import drain
 from syphon.command_options import options_of
@@ -25,43 +24,6 @@ from syphon.worker import DrainOptions
 from tests.support.chart import CASES, CHART, GOLDEN, rendered
 from tests.support.kubernetes_schema import kubernetes_definitions
 from tests.support.tools import ROOT
-
-# --- the chart's values ----------------------------------------------------------------------------------------------
-
-
-def described(text: str) -> dict[str, str]:
-    """For each key of values.yaml, by its path, the comment right above it."""
-    found: dict[str, str] = {}
-    path: list[tuple[int, str]] = []
-    comment: list[str] = []
-    for line in text.splitlines():
-        if remark := re.fullmatch(r"\s*# (.*)", line):
-            comment.append(remark[1])
-            continue
-        if key := re.match(r"( *)([\w-]+):", line):
-            path = [(depth, name) for depth, name in path if depth < len(key[1])] + [(len(key[1]), key[2])]
-            found[".".join(name for _, name in path)] = " ".join(comment)
-        comment = []
-    return found
-
-
-def defaults(values: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The values that are not maps, and empty maps, by their paths."""
-    if not isinstance(values, dict) or not values:
-        yield path, values
-        return
-    for key, value in values.items():
-        yield from defaults(value, f"{path}.{key}" if path else key)
-
-
-def values_table() -> str:
-    text = (CHART / "values.yaml").read_text()
-    comments = described(text)
-    rows = ["| value | default | |", "|---|---|---|"]
-    for path, value in defaults(yaml.safe_load(text)):
-        rows.append(f"| `{path}` | `{json.dumps(value)}` | {comments[path]} |")
-    return "\n".join(rows)
-
 
 # --- the chart's schema of settings ----------------------------------------------------------------------------------
 
@@ -194,10 +156,6 @@ def with_table(page: str, name: str, table: str) -> str:
     return page
 
 
-def chart_readme() -> str:
-    return with_table((CHART / "README.md").read_text(), "values", values_table())
-
-
 def metrics_page() -> str:
     page = with_table((ROOT / "docs" / "metrics.md").read_text(), "own metrics", metrics_table(OWN))
     page = with_table(page, "conventional metrics", metrics_table(CONVENTIONAL))
@@ -221,7 +179,6 @@ def config_schema_file() -> str:
 
 FILES: dict[Path, Callable[[], str]] = {
     CHART / "values.schema.json": values_schema,
-    CHART / "README.md": chart_readme,
     ROOT / "docs" / "commands.md": commands_page,
     ROOT / "docs" / "metrics.md": metrics_page,
     ROOT / "docs" / "status.schema.json": status_schema,
