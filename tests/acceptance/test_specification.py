@@ -94,7 +94,7 @@ def test_no_number_is_defined_twice() -> None:
 
 
 def test_every_letter_is_numbered_without_a_gap() -> None:
-    planned = {f"D{number}" for number in range(19, 26)}  # not built yet
+    planned = {f"D{number}" for number in range(20, 26)}  # not built yet
     for letter in LETTERS:
         numbers = {int(each[1:]) for each in (*defined(), *planned) if each[0] == letter}
         assert sorted(numbers) == list(range(1, len(numbers) + 1)), letter
