@@ -122,7 +122,7 @@ class Error(Composite):
     info: Map | None = None
 
     def to_bytes(self) -> bytes:
-        # Always three fields: with a shorter list, the SDK waits for a rejected send for ever.
+        # Always three fields: with a shorter list, the SDK waits for a rejected send forever.
         info = encode(self.info if self.info is not None else Map())
         body = encode(Symbol(self.condition)) + encode(self.description or "") + info
         return b"\x00\x53\x1d" + compound(0xC0, 3, body)

@@ -56,7 +56,7 @@ class FrameSorter:
         self._is_payload = False
         self._key = b""
         self._in_parts = False
-        """Whether a message of several frames is under way."""
+        """Whether a message of several frames has begun and not ended."""
 
     def sort(self, data: bytes) -> list[tuple[bool, Piece]]:
         """The pieces in their order, each with whether it is payload. Payload comes without heads and masks."""

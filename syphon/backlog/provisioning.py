@@ -1,6 +1,6 @@
 """Provisions the backlog queues of a pair: finds those that exist, and creates the others (P1 to P6).
 
-`plan` only looks; its result can be shown, and `provision` carries it out. Nothing is ever changed or deleted: a queue
+`plan` only reads; its result can be shown, and `provision` carries it out. Nothing is ever changed or deleted: a queue
 that exists with another description is its owner's decision, and is used as it is.
 """
 
@@ -25,9 +25,9 @@ from syphon.servicebus import (
 from .queues import DOCUMENTED, MARK, BacklogQueueDescription, Difference, QueueName, parse_queue_name
 
 TRIES = 3
-"""Tries for each queue (P5)."""
+"""Attempts for each queue (P5)."""
 PAUSE = 30.0
-"""Seconds between two tries."""
+"""Seconds between two attempts."""
 
 _log = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ class Plan:
 
 
 def plan(administration: Administration, names: Sequence[QueueName]) -> Plan:
-    """Looks at the queues of these names, `<primary>/x-servicebus-transfer/0` and on, and changes nothing.
+    """Reads the queues of these names, `<primary>/x-servicebus-transfer/0` and on, and changes nothing.
 
     Raises `NotAuthorized` and `NamespaceGone`; any other problem with a queue is part of the plan.
     """
@@ -262,11 +262,11 @@ def provision(
     pause: float = PAUSE,
     reports: bool = True,
 ) -> Provisioned:
-    """Creates the queues that do not exist. Each one is tried `tries` times; a queue that fails is left out (P5).
+    """Creates the queues that do not exist. Each one is attempted `tries` times; a queue that fails is left out (P5).
 
     It logs warnings for the owner, unless `reports` is false because the caller shows the result.
     Raises `NotAuthorized` and `NamespaceGone` at once, and `NoBacklogQueue` if there is no queue in the end.
-    Each round tries all queues, so that an outage costs two pauses, and not two for each queue.
+    Each round attempts all queues, so that an outage costs two pauses, and not two for each queue.
     """
     ready: dict[QueueName, Found | Made] = {queue.name: queue for queue in plan.queues if isinstance(queue, Found)}
     names = [queue.name for queue in plan.queues]
@@ -301,7 +301,7 @@ def provision(
 
 
 def _ensure(administration: Administration, name: QueueName) -> Found | Made:
-    """Creates a queue if it does not exist. Looks again: the plan may be old, and a lost answer may have been a yes."""
+    """Creates a queue if it does not exist. Checks again: the plan may be old, a lost answer a yes."""
     existing = administration.get_queue(name)
     if existing is None:
         try:

@@ -154,7 +154,7 @@ CONDITIONS: Mapping[str, type[SyphonError]] = MappingProxyType(
     }
 )
 """The one table of AMQP error conditions. The transfer reads what to do with a message, the sender whether an entity is
-available; both look at the same class."""
+available; both use the same class."""
 
 
 def from_condition(condition: str, description: str) -> SyphonError:

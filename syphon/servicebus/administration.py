@@ -1,4 +1,4 @@
-"""The administration of a namespace: looks at queues and topics, and makes queues. One port, two implementations (P6).
+"""The administration of a namespace: reads queues and topics, and makes queues. One port, two implementations (P6).
 
 `data_plane` asks the namespace itself, `arm` asks Azure Resource Manager. Both return the same values and raise the
 same errors.
@@ -135,7 +135,7 @@ def longest_window(entity: str, look: Callable[[str], DuplicateDetection | None]
 
 
 class AdministrationFailed(SyphonError):
-    """The administration of the namespace did not do what was asked."""
+    """The administration of the namespace did not do what was requested."""
 
 
 class AdministrationUnavailable(AdministrationFailed):
@@ -143,7 +143,7 @@ class AdministrationUnavailable(AdministrationFailed):
 
 
 class AdministrationUnreachable(AdministrationUnavailable):
-    """There was no connection, or no answer on it: other requests will fail now too."""
+    """There was no connection, or no answer on it: other requests will fail, too."""
 
 
 class AdministrationRefused(AdministrationFailed):

@@ -36,7 +36,7 @@ class Connection:
     """An open connection. Exactly one thread uses it."""
 
     is_isolating = False
-    """Its user tries something that may cut it. Then it is opened again without a pause."""
+    """Its user tries something that may cut it. Then it is reopened without a pause."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Connection:
 
 
 class Backoff:
-    """The pauses before one link or connection is opened again: longer ones if it keeps breaking.
+    """The pauses before one link or connection is reopened: longer ones if it keeps breaking.
 
     Links and connections break in normal operation: the service ends idle links after ten minutes, and whole
     connections when it is updated. Without a pause, one that breaks as soon as it is open would be opened a thousand

@@ -223,7 +223,7 @@ class RawReceiver(RawLink):
         self._count = 0
         self._settling: dict[int, tuple[Arrival, str, float]] = {}
         self._abandoned: tuple[float, float] | None = None
-        """When the oldest settlement that is no longer awaited was asked for, and when it was abandoned."""
+        """When the oldest settlement that is no longer awaited was requested, and when it was abandoned."""
         wire.send(Attach(self.name, self.handle, RECEIVER, UNSETTLED, SECOND, Source(path), Target(self.name)))
 
     def on_attach(self, attach: Attach) -> None:
@@ -267,11 +267,11 @@ class RawReceiver(RawLink):
         self._settle(arrival, "accepted", ACCEPTED_BYTES)
 
     def release(self, arrival: Arrival) -> None:
-        """Gives the message back to the queue unchanged; its delivery count does not change."""
+        """Releases the message to the queue, unchanged; its delivery count does not change."""
         self._settle(arrival, "released", RELEASED)
 
     def defer(self, arrival: Arrival) -> None:
-        """Sets the message aside in the queue: from now on it is received by its sequence number only."""
+        """Defers the message: from now on it is received by its sequence number only."""
         self._settle(arrival, "modified", DEFERRED)
 
     def dead_letter(self, arrival: Arrival, reason: str, description: str) -> None:
@@ -283,7 +283,7 @@ class RawReceiver(RawLink):
         return len(self._settling)
 
     def settling_since(self, arrival: Arrival) -> float | None:
-        """When the settlement of a message was asked for, if it has no answer yet."""
+        """When the settlement of a message was requested, if it has no answer yet."""
         asked = self._settling.get(arrival.delivery_id)
         return None if asked is None else asked[2]
 
@@ -292,7 +292,7 @@ class RawReceiver(RawLink):
         self.wire.settle(self, arrival.delivery_id, state)
 
     def stop_awaiting(self, requested_before: float) -> None:
-        """Counts the settlements as unknown that were asked for before then and have no answer.
+        """Counts the settlements as unknown that were requested before then and have no answer.
 
         The peer still owes an answer until it says something: its silence did not begin now.
         """
@@ -305,7 +305,7 @@ class RawReceiver(RawLink):
             self.settled.append(Settled(arrival, outcome, error, unknown=True))
 
     def _silent_since(self) -> float | None:
-        """When the oldest abandoned settlement was asked for; None if the peer has spoken since we abandoned it."""
+        """When the oldest abandoned settlement was requested; None if the peer has spoken since we abandoned it."""
         if self._abandoned is None or self.wire.has_heard_since(self._abandoned[1]):
             return None
         return self._abandoned[0]
@@ -335,7 +335,7 @@ class RawReceiver(RawLink):
 def outcome_error(state: object, wanted: str) -> SyphonError | None:
     """None if a delivery state is the wanted outcome; otherwise the error that it means.
 
-    A rejected outcome with an error in it is a refusal, even if we asked for `rejected`.
+    A rejected outcome with an error in it is a refusal, even if we requested `rejected`.
     """
     if state is ACCEPTED and wanted == "accepted":
         return None

@@ -94,14 +94,14 @@ class RequestLink:
 
 
 class ManagementLinks:
-    """The management node of an entity, over one pair of links for all who ask it: a connection has few links."""
+    """The management node of an entity, over one pair of links for all its users: a connection has few links."""
 
     def __init__(self, entity: str) -> None:
         self.entity = entity
         self._link: RequestLink | None = None
 
     def link(self, wire: Wire) -> RequestLink:
-        """The links to it. New ones if the last ones were lost: whoever has asked on those sees their `error`."""
+        """The links to it. New ones if the last ones were lost: the users of those see their `error`."""
         if self._link is None or self._link.error is not None:
             self.close()
             self._link = RequestLink(wire, f"{self.entity}/$management")
@@ -166,7 +166,7 @@ class DeferredReceiver:
         self.refused: deque[tuple[Sequence[int], SyphonError]] = deque()
         """Numbers that could not be received now, and why."""
         self.requested = 0
-        """How many messages were asked for and have neither arrived nor turned out to be missing."""
+        """How many messages were requested and have neither arrived nor turned out to be missing."""
         self._wire = wire
         self._link = node.link(wire)
         self._to_settle: dict[tuple[str, str, str], list[Arrival]] = {}
@@ -205,11 +205,11 @@ class DeferredReceiver:
         for entry in entries if isinstance(entries, list) else []:
             payload, token = (entry.get("message"), entry.get("lock-token")) if isinstance(entry, Map) else (None, None)
             if isinstance(payload, bytes) and isinstance(token, uuid.UUID):
-                # Its lock began at the earliest when it was asked for.
+                # Its lock began at the earliest when it was requested.
                 self.arrivals.append(Arrival(self, 0, token.bytes_le, payload, now, asked_at))
 
     def _not_received(self, numbers: Sequence[int], reply: ManagementReply) -> None:
-        """One message that is gone, has expired or is locked makes the service refuse all: it asks in halves."""
+        """One message that is gone, has expired or is locked makes the service refuse all: it requests halves."""
         if reply.condition == NOT_FOUND and len(numbers) > 1:
             middle = len(numbers) // 2
             self._ask_for(numbers[:middle])
@@ -225,7 +225,7 @@ class DeferredReceiver:
         self._settle(arrival, _COMPLETED)
 
     def release(self, arrival: Arrival) -> None:
-        """Gives the message back: it stays deferred, and can be received again at once."""
+        """Releases the message: it stays deferred, and can be received again at once."""
         self.defer(arrival)
 
     def defer(self, arrival: Arrival) -> None:
@@ -243,7 +243,7 @@ class DeferredReceiver:
         self._to_settle.setdefault((disposition, reason, description), []).append(arrival)
 
     def flush(self) -> None:
-        """Asks for the settlements since the last time: many in one request. To be called every turn."""
+        """Requests the settlements since the last time: many in one request. To be called every turn."""
         if self.state is LinkState.LOST:
             self._lose()
             return
@@ -270,7 +270,7 @@ class DeferredReceiver:
             self._end_settling(arrival, error)
 
     def stop_awaiting(self, requested_before: float) -> None:
-        """Counts the settlements as unknown that were asked for before then and have no answer."""
+        """Counts the settlements as unknown that were requested before then and have no answer."""
         for arrival in [found for found, (_, asked_at) in self._settling.items() if asked_at < requested_before]:
             self._end_settling(arrival, Interrupted("The service did not answer in time."), unknown=True)
 

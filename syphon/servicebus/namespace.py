@@ -125,7 +125,7 @@ class Namespace(Lifecycle):
         self._opened: Connection | Exception | None = None
         self._opening = False
         self._tries = 0
-        """The number of the try whose result counts. The result of an earlier one comes too late."""
+        """The number of the attempt whose result counts. The result of an earlier one comes too late."""
         self._opened_at = self._tried_at = self._next_try = self.since
         self._reached_at: float | None = None
         """When another connection was last known to have reached the namespace."""
@@ -185,9 +185,9 @@ class Namespace(Lifecycle):
             raise opened
         elif isinstance(opened, SyphonError):
             self.error = None if self._is_reached_elsewhere else opened
-            # From the beginning of the try: one that took long has waited already.
+            # From the beginning of the attempt: one that took long has waited already.
             pause = self._tried_at + self._backoff.pause(0.0, at_once=False)
-            self._next_try = max(self.now(), pause, self.now() + _asked_for(opened))
+            self._next_try = max(self.now(), pause, self.now() + _requested_quiet(opened))
         elif opened is not None:
             raise opened
 
@@ -225,7 +225,7 @@ class Namespace(Lifecycle):
     # --- for other threads ---------------------------------------------------------------------------------------
 
     def reached_elsewhere(self) -> None:
-        """Another connection has reached the namespace: it counts as reachable, and the next try begins at once."""
+        """Another connection has reached the namespace: it counts as reachable, and the next attempt begins at once."""
         if not self._is_reached_elsewhere:  # at the first of many reports
             self._told = True
         self._reached_at, self.error = self.now(), None
@@ -267,6 +267,6 @@ class Namespace(Lifecycle):
             self._close_client()
 
 
-def _asked_for(error: SyphonError) -> float:
-    """The seconds of quiet that the service asked for (S5). A peer without an answer has asked for nothing."""
+def _requested_quiet(error: SyphonError) -> float:
+    """The seconds of quiet that the service requests (S5). A peer without an answer requests none."""
     return error.retry_after if isinstance(error, Waits) and not isinstance(error, DestinationUnreachable) else 0.0

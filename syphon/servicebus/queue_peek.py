@@ -70,7 +70,7 @@ def peek(
 
     Blocks for up to `answer_within` seconds a page; raises if the entity cannot be peeked at. If the namespace is
     throttled, it waits as long as Service Bus asks for (S5), twice for each page, and asks for smaller pages from then
-    on: a deep queue has more messages than a Standard namespace returns in a second.
+    on: a deep queue has more messages than a Standard namespace returns per second.
     """
     pages = peek_pages(
         connection, path, start, most=most, answer_within=answer_within, busy_pause=busy_pause, ahead=False
@@ -93,8 +93,8 @@ def peek_pages(
 ) -> Generator[list[Peeked], None, None]:
     """The same in pages, up to and including the sequence number `stop`.
 
-    With `ahead`, the next page is asked for before the caller gets this one: the service makes it while the caller
-    works. A caller that stops early has then peeked one page in vain.
+    With `ahead`, the next page is requested before the caller gets this one: the service makes it while the caller
+    works. A caller that stops early has then wasted the peek of one page.
     """
     peeker = Peeker(connection, path, most=most, answer_within=answer_within)
     walk = _Walk()
@@ -186,7 +186,7 @@ class Peeker:
         self.connection = connection
         self.path = path
         self.is_waiting = False
-        """Whether a page was asked for and not taken yet."""
+        """Whether a page was requested and not taken yet."""
         self.answer_within = answer_within
         self._most = most
         self._count = min(most, FIRST_PAGE)
@@ -204,10 +204,10 @@ class Peeker:
         self._needed = self._most if stop is None else max(1, stop - start + 1)
 
     def take(self) -> list[Peeked] | None:
-        """The page that was asked for, empty if there are no messages; None while there is no answer.
+        """The requested page, empty if there are no messages; None while there is no answer.
 
-        To be called every turn. Raises if the entity cannot be peeked at, or the link was lost; the next page that is
-        asked for uses a new link.
+        To be called every turn. Raises if the entity cannot be peeked at, or the link was lost; the next request uses
+        a new link.
         """
         if not self.is_waiting:
             return None
@@ -234,7 +234,7 @@ class Peeker:
 
     def _work(self) -> None:
         if self._link is not None and not self._is_asked and self._link.error is not None:
-            self._link.close()  # lost while nothing was asked for: the service detaches idle links
+            self._link.close()  # lost while idle: the service detaches idle links
             self._link = None
         if self._link is None:
             if not self.connection.tokens.allow(self.path):
@@ -261,13 +261,13 @@ class Peeker:
             self._reply = reply
 
     def drop(self) -> None:
-        """The owner no longer wants the page that it asked for."""
+        """The owner no longer wants the requested page."""
         self._requests += 1
         self.is_waiting, self._is_asked, self._reply = False, False, None
 
 
 def _wait_for_page(peeker: Peeker, start: int, busy_pause: float, stop: int | None = None) -> list[Peeked]:
-    """The page from a number on. The caller may have asked for it already."""
+    """The page from a number on. The caller may have requested it already."""
     try:
         return _page(peeker, start, stop)
     except DestinationBusy:
@@ -280,7 +280,7 @@ def _wait_for_page(peeker: Peeker, start: int, busy_pause: float, stop: int | No
 
 
 def _rest(peeker: Peeker, seconds: float) -> None:
-    """Waits as long as the service asked for (S5)."""
+    """Waits as long as the service requests (S5)."""
     now = peeker.connection.wire.now
     until = now() + seconds
     while now() < until:

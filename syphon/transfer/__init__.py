@@ -1,21 +1,20 @@
 """Moves messages from a queue to their destinations: pump, breakers, listener, and the replay of dead letters."""
 
-from .backoff_gate import BackoffGate
 from .congestion import DEFAULT_SHARE, Congestion
-from .dead_letter_import import ImportMessage, ImportResult, LetterImport
 from .dead_letter_replay import NewId, Removal, Replay, ReplayResult
 from .destinations import DestinationBackoff
 from .doorbell import Doorbell
 from .duplicate_guard import DuplicateGuard, DuplicateWindows
-from .entity_sender import EntitySender, OutgoingMessage
+from .gate import BackoffGate, Gate, OpenGate
 from .listener import Listener
-from .peek_watch import Gate, OpenGate, Ring, WaitingMessages
+from .outgoing import EntitySender, ImportMessage, ImportResult, LetterImport, OutgoingMessage
+from .peek_watch import Ring, WaitingMessages
 from .pump import Pump
 from .pump_options import MOST_QUEUES, PumpOptions
 from .queue_transfer import QueueTransfer
 from .route import Route, route_to_backlog, route_to_destination
+from .settlement import Ended, PumpCounters, wall_clock
 from .traces import BatchTrace
-from .unsettled import Ended, PumpCounters, wall_clock
 
 __all__ = [
     "DEFAULT_SHARE",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MOST = 100
 """Messages in a batch, at most."""
 WORTH_SENDING = 25
-"""Messages that are sent although others are under way. Fewer wait for more, or until nothing is under way."""
+"""Messages that are sent although others are in flight. Fewer wait for more, or until nothing is in flight."""
 ENVELOPE = 512
 """Bytes that a batch may need beside its messages: the id and key of the first one."""
 SECTION = 8
@@ -43,7 +43,7 @@ class MessageTransfer:
     """Bytes of the message as it was received."""
     possible_duplicate: bool = False
     redelivered: bool = False
-    """The queue has delivered the message again: the lock of this delivery has ended, whatever the clocks say."""
+    """The queue has redelivered the message: the lock of this delivery has expired, whatever the clocks say."""
     forwarded_at: int | None = None
     renamed_to: str | None = None
     """The entity it goes to, if that is not the one that it names."""
@@ -57,7 +57,7 @@ class MessageTransfer:
 
     @property
     def is_late(self) -> bool:
-        """Whether its lock has run out, or is about to: its completion would come too late."""
+        """Whether its lock has expired, or is about to: its completion would come too late."""
         return self.redelivered or self.arrival.locked_at < self.queue.locked_before
 
 
@@ -215,6 +215,6 @@ class Unsent:
         self.again.extendleft((batch[middle:], batch[:middle]))
 
     def again_in_parts_last(self, batch: Batch) -> None:
-        """Sends a batch again in halves (one by one if batches are not taken), after the batches that wait already."""
+        """Sends a batch again in halves (one by one if batches are refused), after the batches that wait already."""
         size = 1 if self.pending.batch_limit == 1 else (len(batch) + 1) // 2
         self.again += (batch[start : start + size] for start in range(0, len(batch), size))

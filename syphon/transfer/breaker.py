@@ -200,7 +200,7 @@ class Breaker:
                 error,
                 pause,
             )
-        if waits is None or waits.until < now + pause:  # a service that asked for ten seconds of quiet gets them (S5)
+        if waits is None or waits.until < now + pause:  # a service that requests ten seconds of quiet gets them (S5)
             self.state = BackingOff(now + pause, error)
 
 

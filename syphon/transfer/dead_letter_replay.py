@@ -6,7 +6,7 @@ A replay is a pump whose source is the dead-letter queue and whose route is one 
 - It must receive other dead letters to get at the chosen ones behind them. It keeps these under their locks, and
   releases them at the end.
 - It never dead-letters. A message that cannot be put back stays where it is, and the result says why.
-- It waits for a destination that backs off, up to its patience: there is no next job that would try again.
+- It waits for a destination that backs off, up to its patience: there is no next job that would retry.
 
 A dead letter is completed only after its copy was accepted (S2).
 """
@@ -30,18 +30,18 @@ from .pump import Pump
 from .pump_options import PERMANENT, PumpOptions
 from .queue_transfer import QueueTransfer
 from .route import Route, route_to_backlog
-from .unsettled import Ended, wall_clock
+from .settlement import Ended, wall_clock
 
 WINDOW = 500
-"""Messages in hand at a time."""
+"""Messages in flight at a time."""
 QUIET = 5.0
 """Seconds without a new message after which the missing ones are completed, deferred or locked by another receiver."""
 PATIENCE = 60.0
-"""Seconds for which a replay waits for a destination that cannot take messages."""
+"""Seconds for which a replay waits for a destination that is unavailable."""
 LOCK = 60.0
 """Seconds a lock lasts, as backlog queues are created (P2)."""
 REFUSED_AT_ONCE = PERMANENT | {DestinationMissing, DestinationDisabled}
-"""The errors after which a message is not tried again: a person waits for the result of a replay."""
+"""The errors after which a message is not retried: a person waits for the result of a replay."""
 RELEASE_WITHIN = 5.0
 """Seconds to release the messages that were not put back."""
 
@@ -65,7 +65,7 @@ class ReplayResult:
     possible_duplicates: int = 0
     """Messages put back that may still be dead letters, and messages left that may have been put back."""
     uncertain: int = 0
-    """Messages left by a removal that may be gone: their completion was asked for and not confirmed."""
+    """Messages left by a removal that may be gone: their completion was requested and not confirmed."""
     why_left: Counter[str] = field(default_factory=Counter)
     new_ids: list[NewId] = field(default_factory=list)
     """The messages that were sent, or may have been sent, under a new message id."""
@@ -106,7 +106,7 @@ class DeadLetters(QueueTransfer):
         for arrival, transfer in list(self.unsettled.transfers.items()):
             if transfer is None or transfer.forwarded_at is None:
                 self.stay(arrival, self.ended_early)
-        with suppress(SyphonError):  # without a connection the locks run out by themselves
+        with suppress(SyphonError):  # without a connection the locks expire by themselves
             self.intake.release(self._kept, RELEASE_WITHIN)
         super().close()
 
@@ -151,7 +151,7 @@ class Replay(Pump):
         self._trouble: SyphonError | None = None
         """Why the dead letters could not be received, if that ended the replay."""
         self._news_at = now()
-        """When a dead letter last arrived that had not been seen before, or one was last in hand."""
+        """When a dead letter last arrived that had not been seen before, or one was last in flight."""
         self.serve(queue, source=dead_letter_path(queue))
         letters = self.queues[queue]
         assert isinstance(letters, DeadLetters)  # `queue_kind` says so
@@ -173,7 +173,7 @@ class Replay(Pump):
         return self.result
 
     def stop(self) -> None:
-        """Receives no more dead letters; finishes those in hand."""
+        """Receives no more dead letters; finishes those in flight."""
         self.was_stopped = True
         super().stop()
 
@@ -230,7 +230,7 @@ class Replay(Pump):
     # --- a message that is not put back --------------------------------------------------------------------------
 
     def _abandon_unsent(self, why: str, queue: QueueTransfer | None = None) -> None:
-        """Nothing, unless the target is faulted: a replay that is stopped still sends the messages in hand."""
+        """Nothing, unless the target is faulted: a replay that is stopped still sends the messages in flight."""
         if self._sides.fault is not None:
             super()._abandon_unsent(why, queue)
 
@@ -276,7 +276,7 @@ class Removal(Replay):
         super().__init__(queue, set(chosen), source, source, route_to_backlog(queue), **options)
         self._fingerprints = chosen
         self._completing: set[int] = set()
-        """The sequence numbers of the messages whose completion was asked for."""
+        """The sequence numbers of the messages whose completion was requested."""
 
     def _route(self, queue: QueueTransfer, arrival: Arrival, wall: int) -> None:  # noqa: ARG002
         number = stamps_of(arrival.payload).sequence_number

@@ -1,6 +1,6 @@
 """The deferred messages of a queue that a pump serves: found by a peek, and received by their sequence numbers.
 
-No link delivers a deferred message. Someone has set it aside, a person or the pump itself, and only a peek shows it.
+No link delivers a deferred message. A person or the pump itself has deferred it, and only a peek shows it.
 The pump peeks through the queue once in a service that was asked to, when few messages come over the link any more:
 a deep queue would be read twice otherwise. It receives the messages that can be moved, in groups as its window allows,
 and forwards them like all others. After a crash they are still deferred, and can be received when their locks expire.
@@ -37,7 +37,7 @@ REQUEST_BYTES = 512 * 1024
 FOUND = 500
 """Messages that were found and wait to be received. With more, the pump peeks no further."""
 RETRY_AFTER = 5.0
-"""Seconds after which the pump asks again after an error."""
+"""Seconds after which the pump retries after an error."""
 
 
 class DeferredMessage(NamedTuple):
@@ -78,9 +78,9 @@ class DeferredSource:
         self.waiting: set[str] = set()
         """The destinations (their keys) that may have deferred messages, and were unavailable."""
         self._is_wanted = False
-        """Whether the service is to look for deferred messages and has not begun to."""
+        """Whether the service is to scan for deferred messages and has not begun to."""
         self._next: int | None = None
-        """The sequence number from which on it peeks; None if it does not."""
+        """The sequence number from which it peeks; None if it does not."""
         self._found: deque[DeferredMessage] = deque()
         self._seen: set[int] = set()
         """Numbers of a partitioned queue that it has found: there a peek may show a message twice."""
@@ -94,18 +94,18 @@ class DeferredSource:
     # --- its service ---------------------------------------------------------------------------------------------
 
     def begin(self, is_wanted: bool, waiting: Iterable[str]) -> None:
-        """Begins a service, which looks for deferred messages at once if that is wanted."""
+        """Begins a service, which scans for deferred messages at once if that is wanted."""
         self.stop()
         self._is_wanted, self.waiting = is_wanted, set(waiting)
 
     def begin_scan(self) -> None:
-        """Begins to look through the queue, if that is wanted: few messages come over the link."""
+        """Begins to scan the queue, if that is wanted: few messages come over the link."""
         if self._is_wanted:
             self._is_wanted, self._next = False, 1
             self._seen.clear()
 
     def stop(self) -> None:
-        """Receives no more. Messages that were asked for still arrive."""
+        """Receives no more. Requested messages still arrive."""
         self._is_wanted, self._next = False, None
         self.waiting = set()
         self._found.clear()
@@ -115,7 +115,7 @@ class DeferredSource:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is found that can be moved, and it does not look for more."""
+        """Whether nothing is found that can be moved, and no scan is running."""
         is_scanning = self._is_wanted or self._next is not None or bool(self._found)
         return not is_scanning and self.is_drained and not any(map(self._movable.can_move, self.waiting))
 
@@ -161,7 +161,7 @@ class DeferredSource:
     # --- a round of work -----------------------------------------------------------------------------------------
 
     def work(self, connection: Connection, room: int) -> None:
-        """Looks further through the queue, and asks for messages, as many as there is room for."""
+        """Scans on through the queue, and requests as many messages as there is room for."""
         self._take_refused()
         self._check_waiting()
         if self._now() < self._again_at:
@@ -172,7 +172,7 @@ class DeferredSource:
             self._receive(connection, room)
 
     def _check_waiting(self) -> None:
-        """Looks for deferred messages when a destination that may have some is available again."""
+        """Scans for deferred messages when a destination that may have some is available again."""
         for key in [key for key in self.waiting if self._movable.can_move(key)]:
             if self._movable.is_proven(key) or not self._movable.prove(key):
                 self.waiting.discard(key)
@@ -183,12 +183,12 @@ class DeferredSource:
             self._peeker = Peeker(connection, self._node.entity, node=self._node)
         peeker = self._peeker
         if not peeker.is_waiting:
-            assert self._next is not None  # `work` has looked
+            assert self._next is not None  # `work` has checked
             peeker.ask(self._next)
         try:
             page = peeker.take()
         except Interrupted:
-            return  # the next turn asks again, over new links
+            return  # the next turn retries over new links
         except SyphonError as error:
             self._wait(error)
             return
@@ -262,7 +262,7 @@ class DeferredSource:
                 self._wait(error)
 
     def _wait(self, error: SyphonError) -> None:
-        """Looks through the queue again after a pause: what could not be received is still there."""
+        """Scans the queue again after a pause: what could not be received is still there."""
         log.info("deferred messages of %s cannot be received: %s", self._node.entity, error)
         self._next = 1 if self._next is None else self._next
         self._again_at = self._now() + (error.retry_after if isinstance(error, Waits) else RETRY_AFTER)

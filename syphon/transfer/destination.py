@@ -1,4 +1,4 @@
-"""One destination: its link, its pending messages, its batches under way, and what its answers mean.
+"""One destination: its link, its pending messages, its batches in flight, and what its answers mean.
 
 A destination never holds up another. While it backs off, its messages stay in the backlog under their locks: the lock
 is the timer. While the service throttles it, its messages stay in flight, with renewed locks: they are sent ten seconds
@@ -46,7 +46,7 @@ MOST_THROTTLED = 0.5
 
 
 class WindowShare(NamedTuple):
-    """How much may be under way to one destination: its share of the pump's window. One batch is always allowed."""
+    """How much may be in flight to one destination: its share of the pump's window. One batch is always allowed."""
 
     messages: int
     bytes: int
@@ -203,7 +203,7 @@ class Destination:
             self._stuck_since = None
         elif isinstance(state, BackingOff):
             self._leave_all(results, state.because)
-            self._stuck_since = None  # the next try gets the full time
+            self._stuck_since = None  # the next attempt gets the full time
         elif isinstance(state, Rejecting):
             self._refuse_all(results, state.because)
         elif not share.may_send:
@@ -226,9 +226,9 @@ class Destination:
             self._stuck_since = now
         elif self._wants_ping and now - self._stuck_since > STUCK:
             self._wants_ping = False
-            self._fail(DestinationSilent(f"'{self.path}' takes nothing at the moment."), now)
+            self._fail(DestinationSilent(f"'{self.path}' accepts nothing at the moment."), now)
         elif now - self._stuck_since > (STUCK_AGAIN if self.breaker.failures else STUCK):
-            self._leave_all(results, DestinationSilent(f"'{self.path}' takes nothing at the moment."))
+            self._leave_all(results, DestinationSilent(f"'{self.path}' accepts nothing at the moment."))
             if self._sender is None:
                 self._stuck_since = None  # the next link gets the full time
 
@@ -261,7 +261,7 @@ class Destination:
                     self.suspicion.was_tried = True
                     sender.send(ping_payload(), 0, [])
                 return
-            if any(transfer.is_late for transfer in batch):  # the process stood still, or the message came again
+            if any(transfer.is_late for transfer in batch):  # the process stalled, or the message was redelivered
                 late, batch = split(batch, lambda transfer: transfer.is_late)
                 results.late += late
                 if not batch:
@@ -281,7 +281,7 @@ class Destination:
                 most -= len(batch)
 
     def _may_send(self, sender: RawSender[Batch], share: WindowShare) -> bool:
-        """Whether another batch may be sent now. After a failure only one is under way, to see whether it arrives."""
+        """Whether another batch may be sent now. After a failure only one is in flight, to see whether it arrives."""
         if not sender.in_flight:
             return True
         if self.breaker.attempts or self._careful or self.suspicion.limit is not None:
@@ -292,7 +292,7 @@ class Destination:
         """The next messages to send together, at most so many.
 
         After a single message has failed it is one message from the middle of the largest batch: it shows whether the
-        destination takes anything at all. The messages next to the failed one may have the same fault.
+        destination accepts anything at all. The messages next to the failed one may have the same fault.
         """
         return self._unsent.next_batch(sender, most, from_the_middle=self._failed_singles > 0)
 
@@ -345,7 +345,7 @@ class Destination:
         """Finds out whether one message made the service end a link that had worked.
 
         The reason may be about the entity (then the next attach is refused), about one message, or out of date. If one
-        batch was under way, the error is its answer. If several were, it is unknown which one caused it: they are sent
+        batch was in flight, the error is its answer. If several were, it is unknown which one caused it: they are sent
         one at a time from now on, and the error counts as a broken link.
         """
         self._careful = True
@@ -427,7 +427,7 @@ class Destination:
         """Sends a batch again in halves, to find the faulty message.
 
         After several refused batches in a row messages go one by one: a partitioned entity with duplicate detection
-        takes no batch, because each message has a key of its own, its id (S8).
+        accepts no batch, because each message has a key of its own, its id (S8).
         """
         self._refused_batches += 1
         if self._refused_batches >= REFUSED_BATCHES:
@@ -463,14 +463,14 @@ class Destination:
         """
         unknown = [sent for sent in sender.results if sent.unknown]
         if not unknown and sender.was_open:
-            return  # it had nothing under way, so it is not the cause
+            return  # it had nothing in flight, so it is not the cause
         keys = [transfer.key for sent in unknown for transfer in sent.ticket]
         if self.suspicion.lost(keys, now, self.breaker.failures > 0) is Verdict.DESTINATION:
             self.breaker.cut_off(now)
             self._stuck_since = None
 
     def _leave_waiting(self, results: SendResults, now: float) -> None:
-        """Leaves messages that have cut the connection in the backlog, until it is time to try them again, alone."""
+        """Leaves messages that have cut the connection in the backlog, until it is time to retry them, alone."""
         waiting, keep = self.suspicion.waiting, deque[Batch]()
         for batch in self._unsent.again:
             until, _ = waiting.get(batch[0].key, (0.0, 0)) if len(batch) == 1 else (0.0, 0)
@@ -486,7 +486,7 @@ class Destination:
     def _make_room(self, results: SendResults, now: float) -> None:
         """Leaves messages of a destination that waits for its trial: they take the room of others.
 
-        As many stay in hand as the next trials need. Without them the pump would find its queues quiet, and end.
+        As many stay in flight as the next trials need. Without them the pump would find its queues quiet, and end.
         """
         if now < self.suspicion.not_before and len(self._unsent.pending) > ENOUGH:
             because = Waits(f"The connection was lost when messages were sent to '{self.path}'.")
@@ -517,7 +517,7 @@ class Destination:
         return self._unsent.take(chosen)
 
     def close(self) -> None:
-        """Closes the link. Messages under way that were not refused may have arrived: they are possible duplicates."""
+        """Closes the link. Messages in flight that were not refused may have arrived: they are possible duplicates."""
         if self._sender is not None:
             self._sender.close()
             for sent in self._sender.results:

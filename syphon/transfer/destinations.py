@@ -18,12 +18,12 @@ from .traces import Traces
 from .window import RateLimiter
 
 IN_FLIGHT_SHARE = 0.75
-"""The share of the window that may be under way to all destinations together."""
+"""The share of the window that may be in flight to all destinations together."""
 
 BURST = 0.1
 """Seconds of messages that may be sent at once while the service throttles: it counts by the second."""
 CHECK_ALL_EVERY = 0.5
-"""Seconds between looks at destinations that get no link: there may be hundreds, with little to do for them."""
+"""Seconds between checks of destinations that get no link: there may be hundreds, with little to do for them."""
 
 
 class DestinationBackoff(NamedTuple):
@@ -31,7 +31,7 @@ class DestinationBackoff(NamedTuple):
 
     path: str
     seconds: float
-    """Seconds until the next try."""
+    """Seconds until the next attempt."""
     reason: str
     left: int
     """How many messages stayed in the backlog because of it since it last accepted one."""
@@ -153,7 +153,7 @@ class Destinations:
         if refused:  # after all: what other destinations have accepted counts, too
             self.congestion.busy(now, refused)
         if connection is None:
-            self._isolation.end()  # after the destinations have seen what was under way
+            self._isolation.end()  # after the destinations have seen what was in flight
 
     def _share(self) -> WindowShare:
         """Shares most of the window equally: a destination that does not answer must leave room for others."""
@@ -228,7 +228,7 @@ class Destinations:
             destination.pause(EntityPath.of(destination.path) in paths)
 
     def back_off(self, known: DestinationBackoff, now: float) -> None:
-        """Makes a destination back off because another pump found that it takes nothing.
+        """Makes a destination back off because another pump found that it is unavailable.
 
         If the time is over, it only counts as failed: it is tried with one batch, or a ping.
         """

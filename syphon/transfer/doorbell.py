@@ -6,7 +6,7 @@ receives it again and moves it. The doorbell is then silent until it is armed ag
 
 A message for a destination that backs off is not worth a ring. The doorbell defers it: it is not received again until
 its destination is available, and the messages behind it can be received (S7, D16). Before it receives, the doorbell
-looks for deferred messages by peeking (`PeekWatch`).
+scans for deferred messages by peeking (`PeekWatch`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from collections.abc import Callable
 from syphon.model import Interrupted
 from syphon.servicebus import Arrival, Backoff, Connection, LinkState, RawReceiver
 
-from .peek_watch import Gate, OpenGate, PeekWatch, Ring, WaitingMessages
+from .gate import Gate, OpenGate
+from .peek_watch import PeekWatch, Ring, WaitingMessages
 
 LONG_POLL = 900.0
 """Seconds that one receive waits."""
@@ -79,7 +80,7 @@ class Doorbell:
         self._end_poll()
 
     def arm(self, scan: bool = False) -> None:
-        """Listens again. With `look` a transfer has left messages: it first looks for those that were deferred."""
+        """Listens again. With `scan` a transfer has left messages: it first scans for those that were deferred."""
         self.is_armed = True
         self._watch.begin(scan)
 

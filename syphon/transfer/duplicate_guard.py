@@ -107,7 +107,7 @@ class DuplicateGuard:
     an answer is another matter: the next answer may say that it does."""
     enqueued_at: dict[tuple[EntityPath, str], int] = field(default_factory=dict)
     """When each id last came into its entity, as far as was seen. Different messages may have the same id, so all
-    messages are looked at before the first one is sent."""
+    messages are read before the first one is sent."""
 
     def on(self, route: Route) -> Route:
         """The route for one pass over the messages: it sends nothing that might be dropped."""

@@ -27,7 +27,7 @@ CONFIRMED_WITHIN = 20.0
 FIRST_GUESS = 64 * 1024
 """The assumed size of a message before any has arrived. A guess that is too small admits more than fits."""
 RELEASE_TURN = 0.2
-"""Seconds between looks at the link while released messages are being confirmed."""
+"""Seconds between checks of the link while released messages are being confirmed."""
 
 
 class Intake:

@@ -14,7 +14,8 @@ from syphon.model import Faulted, SyphonError
 from syphon.servicebus import RUNTIME, Connection, Namespace, Pair, Runtime, SideFault
 
 from .doorbell import LONG_POLL, Doorbell
-from .peek_watch import Gate, Ring, WaitingMessages
+from .gate import Gate
+from .peek_watch import Ring, WaitingMessages
 from .pump_options import MOST_QUEUES
 
 log = logging.getLogger(__name__)
@@ -22,9 +23,9 @@ log = logging.getLogger(__name__)
 TURN = 0.5
 """Seconds for which the listener waits for traffic at most."""
 TICK = 5.0
-"""Seconds between looks at heartbeats and tokens."""
+"""Seconds between checks of heartbeats and tokens."""
 TROUBLE = 30.0
-"""Seconds until the listener tries a queue again that it could not listen to."""
+"""Seconds until the listener retries a queue that it could not listen to."""
 
 
 class Listener:
@@ -58,7 +59,7 @@ class Listener:
         self._is_silent = False
         self._troubled: dict[str, tuple[float, str]] = {}
         self._unreachable: set[Namespace] = set()
-        """The sides that the log last called out of reach."""
+        """The sides that the log last called unreachable."""
         self._ticked_at = now()
         self._wait_for_traffic = runtime.wait
         self._over = runtime.event()
@@ -78,22 +79,22 @@ class Listener:
     def arm(self, queue: str, scan: bool = False) -> None:
         """Listens to a queue again.
 
-        `look`: the transfer has received messages. The listener first looks by peeking for those that were deferred. If
+        `scan`: the transfer has received messages. The listener first peeks for those that were deferred. If
         the transfer received nothing, it must be false: a message that can be moved and is locked (by a slot that was
-        killed) would be peeked at and ring again and again.
+        killed) would be peeked at and ring without end.
         """
         self._to_arm[queue] = scan
 
     def rescan(self) -> None:
-        """Looks at all messages again that cannot be moved: they may go to other destinations by now (a rename)."""
+        """Scans again all messages that cannot be moved: they may go to other destinations by now (a rename)."""
         self._to_rescan.update(self._doorbells)
 
     def reached_primary(self) -> None:
-        """A slot has just talked to the primary: it counts as reachable, and our own side tries again at once."""
+        """A slot has just talked to the primary: it counts as reachable, and our own side retries at once."""
         self.pair.primary.reached_elsewhere()
 
     def missed_primary(self) -> None:
-        """A slot cannot reach the primary: our own side connects again before any doorbell rings."""
+        """A slot cannot reach the primary: our own side reconnects before any doorbell rings."""
         self.pair.primary.missed_elsewhere()
 
     def waiting(self, queue: str) -> dict[str, WaitingMessages]:
@@ -101,7 +102,7 @@ class Listener:
         return self._doorbells[queue].waiting
 
     def silence(self) -> None:
-        """Listens to no queue any more: the owner stops."""
+        """Stops listening to all queues: the owner stops."""
         self._is_silent = True
 
     def trouble(self, queue: str) -> str:

@@ -1,4 +1,4 @@
-"""Locks, over the management node of the queue: renews the locks of messages in hand before they run out (S6), and
+"""Locks, over the management node of the queue: renews the locks of messages in flight before they expire (S6), and
 completes messages that were forwarded when their link was lost.
 """
 
@@ -14,7 +14,7 @@ from syphon.servicebus import Arrival, Connection, ManagementLinks, ManagementRe
 TOKENS_PER_REQUEST = 100
 UUIDS = 0x98
 ASK_AGAIN = 0.1
-"""The share of a lock after which the pump asks again for a renewal that was refused."""
+"""The share of a lock after which the pump retries a renewal that was refused."""
 SHORTEST = 5.0
 """Seconds a lock lasts at least, in any queue."""
 
@@ -48,7 +48,7 @@ class LockKeeper:
         self._asked: set[Arrival] = set()
 
     def learn(self, locked_until: int, wall: int) -> None:
-        """Learns the lock duration from a message that has just arrived: the owner may have set a shorter one (P3).
+        """Reads the lock duration from a message that has just arrived: the owner may have set a shorter one (P3).
 
         The end of the lock is a time of the service's clock, which may differ from ours. So impossible values are
         ignored, and the shortest possible one counts: renewing a lock too early costs little.
@@ -61,13 +61,13 @@ class LockKeeper:
         self.shortest = self.seconds
 
     def learn_least(self, locked_until: int, wall: int) -> None:
-        """Learns how long a lock lasts at least, from a message that may have waited since it was locked."""
+        """Reads how long a lock lasts at least, from a message that may have waited since it was locked."""
         self.shortest = max(self.shortest, min((locked_until - wall) / 1000, self.seconds))
 
     def keep(self, connection: Connection, now: float) -> None:
         """Renews locks once half of their time is over.
 
-        The owner calls it regularly, even with nothing in hand: it also does the work of the request link.
+        The owner calls it regularly, even with nothing in flight: it also does the work of the request link.
         """
         self._check_link()
         due = []

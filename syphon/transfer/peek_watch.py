@@ -1,7 +1,7 @@
-"""Looks through a backlog queue by peeking, for the deferred messages in it (D16).
+"""Scans a backlog queue by peeking, for the deferred messages in it (D16).
 
 A message whose destination is unavailable is received once, and deferred: from then on no link delivers it, and only a
-peek shows it. The watch looks through the queue when the worker starts, and after each transfer that left messages from
+peek shows it. The watch scans the queue when the worker starts, and after each transfer that left messages from
 where it stopped the last time. It remembers the destinations, not the messages, so that a queue of any depth needs the
 memory of one page. When a destination may be available again, the queue rings.
 """
@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from syphon.backlog import destination_of, stamps_of
-from syphon.model import DestinationBusy, EntityPath, Interrupted, SyphonError
+from syphon.backlog import stamps_of
+from syphon.model import DestinationBusy, Interrupted, SyphonError
 from syphon.servicebus import FIRST_OF_PARTITION, Backoff, Connection, MessageState, Peeked, Peeker
+
+from .gate import Gate
 
 LOCK = 60.0
 """Seconds a lock lasts, as backlog queues are created (P2)."""
 ALL_AGAIN = 6 * 3600.0
-"""Seconds after which the whole queue is looked through again: somebody else, or another worker, may have deferred
+"""Seconds after which the whole queue is scanned again: another client, or another worker, may have deferred
 messages in it."""
 
 
@@ -32,38 +34,6 @@ class Ring(StrEnum):
     """There are deferred messages for a destination that may be available."""
 
 
-class Gate(Protocol):
-    """Knows which destinations back off or are paused. Other threads may change its answers at any time."""
-
-    def is_worth_a_job(self, queue: str, payload: bytes) -> bool:
-        """Whether a message can be moved now: to its destination, or to the dead letters."""
-
-    def can_move(self, destination: str) -> bool:
-        """Whether a destination (the key of an `EntityPath`) neither backs off nor is paused."""
-
-    def has_failed(self, destination: str) -> bool:
-        """Whether a destination (the key of an `EntityPath`) has failed, and not worked since."""
-
-    def destination_of(self, payload: bytes) -> EntityPath | None:
-        """The destination that a message goes to; None if the message names none."""
-
-
-class OpenGate:
-    """A gate for an owner that knows of no back-offs: every message can be moved."""
-
-    def is_worth_a_job(self, queue: str, payload: bytes) -> bool:  # noqa: ARG002
-        return True
-
-    def can_move(self, destination: str) -> bool:  # noqa: ARG002
-        return True
-
-    def has_failed(self, destination: str) -> bool:  # noqa: ARG002
-        return False
-
-    def destination_of(self, payload: bytes) -> EntityPath | None:
-        return destination_of(payload)
-
-
 class WaitingMessages(NamedTuple):
     """The deferred messages of one destination that the watch has seen."""
 
@@ -73,7 +43,7 @@ class WaitingMessages(NamedTuple):
 
 
 class PeekWatch:
-    """Watches one queue. Its owner reads the connection, and calls `look` every turn while it looks through."""
+    """Watches one queue. Its owner reads the connection, and calls `scan` every turn while it scans."""
 
     def __init__(self, queue: str, now: Callable[[], float], gate: Gate) -> None:
         self.is_scanning = True
@@ -86,19 +56,19 @@ class PeekWatch:
         self._peeker: Peeker | None = None
         self._backoff = Backoff()
         self._next = 1
-        """The sequence number from which on messages have not been looked at."""
+        """The sequence number from which messages have not been scanned."""
         self._is_partitioned = False
         self._seen: set[int] = set()
         """Numbers of a partitioned queue: they are in no order, and a peek may show a message twice."""
         self._scan_at = self._asked_at = now()
         self._all_again_at: float | None = None
-        """When to look through the whole queue again, to see whether a transfer has moved all that it could."""
+        """When to scan the whole queue again, to see whether a transfer has moved all that it could."""
 
     def begin(self, scan: bool) -> None:
-        """A transfer has ended. With `look` it has left messages: the watch looks for those that it deferred.
+        """A transfer has ended. With `scan` it has left messages: the watch scans for those that it deferred.
 
         The messages for destinations that are available count as moved. Some may have been locked, by a slot that was
-        killed: when such a lock has expired, the watch looks through the whole queue.
+        killed: when such a lock has expired, the watch scans the whole queue.
         """
         movable = [key for key in self.waiting if self._gate.can_move(key) and not self._gate.has_failed(key)]
         for key in movable:
@@ -111,7 +81,7 @@ class PeekWatch:
         self._scan_at = self._now()
 
     def forget(self) -> None:
-        """Forgets all that it has seen, and looks through the whole queue again."""
+        """Forgets all that it has seen, and scans the whole queue again."""
         self._next, self.waiting, self._all_again_at, self.is_scanning = 1, {}, None, True
         self._seen.clear()
         self._scan_at = self._now()
@@ -119,7 +89,7 @@ class PeekWatch:
             self._peeker.drop()
 
     def scan(self, connection: Connection) -> Ring | None:
-        """Looks on through the queue. Returns a ring if a transfer can move something. Raises an error of the queue."""
+        """Scans on through the queue. Returns a ring if a transfer can move something. Raises an error of the queue."""
         now = self._now()
         while self.is_scanning and (page := self._page(connection, now)) is not None:
             self.is_scanning = bool(page)

@@ -1,7 +1,7 @@
 """The pump: it moves the messages of its queues to their destinations, and settles each when it has arrived.
 
 The pump has one thread and waits for nothing but traffic. Receiving, sending and settling overlap, so that a long round
-trip costs little. Count and bytes bound the messages in hand. The order of the last steps is the promise: sent,
+trip costs little. Count and bytes bound the messages in flight. The order of the last steps is the promise: sent,
 accepted, completed.
 """
 
@@ -32,15 +32,15 @@ from .destinations import DestinationBackoff, Destinations
 from .pump_options import PERMANENT, PumpOptions
 from .queue_transfer import QueueTransfer
 from .route import Route, from_backlog
+from .settlement import Ended, PumpCounters, wall_clock
 from .sides import TURN, Sides
 from .traces import Traces
-from .unsettled import Ended, PumpCounters, wall_clock
 from .window import RateLimiter, ReceiveLimit, SharedWindow
 
 __all__ = ["PERMANENT", "Ended", "Pump", "PumpOptions", "PumpCounters", "DestinationBackoff"]
 
 TICK = 0.5
-"""Seconds between looks at heartbeats, tokens and locks."""
+"""Seconds between checks of heartbeats, tokens and locks."""
 PACED_TURN = 0.05
 """Seconds for which the pump waits for traffic while the congestion control holds messages back."""
 SECONDS_IN_FLIGHT = 2.0
@@ -48,9 +48,9 @@ SECONDS_IN_FLIGHT = 2.0
 LEAST_IN_FLIGHT = 100
 """Messages that may be in flight however much the service throttles: with fewer, the messages of a destination that
 does not answer would keep all others in the backlog."""
-STOPPED_TAKING = "The pump had stopped taking messages."
+STOPPED_TAKING = "The pump had stopped receiving messages."
 NOT_CONNECTED = "The primary is not connected."
-LOCK_EXPIRES = "Its lock had run out, or was about to run out, before it could be sent."
+LOCK_EXPIRES = "Its lock had expired, or was about to, before it could be sent."
 
 
 class Pump:
@@ -77,7 +77,7 @@ class Pump:
     ) -> None:
         """`wait` waits for traffic, as `wait_for_traffic` does; `wall` is the wall clock. A simulation has its own."""
         self.rate: float | None = None
-        """Messages a second; None is no limit, 0 is a pause. Another thread may set it at any time."""
+        """Messages per second; None is no limit, 0 is a pause. Another thread may set it at any time."""
         self.stopping = False
         self.queues: dict[str, QueueTransfer] = {}
         """All queues that it has served so far. Another thread may read it: the pump replaces it, and changes none."""
@@ -108,7 +108,7 @@ class Pump:
     ) -> None:
         """Begins to move the messages of a queue. Only for the pump's own thread, before the first turn or between two.
 
-        A queue whose service has ended may be served again. With `deferred` the pump looks for deferred messages at
+        A queue whose service has ended may be served again. With `deferred` the pump scans for deferred messages at
         once; otherwise when one of the destinations `waiting`, which may have such messages, is available.
         """
         served = self.queues.get(queue)
@@ -119,7 +119,7 @@ class Pump:
         served.begin(deferred, waiting)
 
     def release(self, queue: str) -> None:
-        """Ends the service of one queue: messages that were not sent are given back. Only for the pump's own thread."""
+        """Ends the service of one queue: unsent messages are abandoned. Only for the pump's own thread."""
         served = self._served.get(queue)
         if served is not None and served.ended is None:
             self._end(served, Ended.STOPPED)
@@ -179,7 +179,7 @@ class Pump:
             if queue.is_finished(now):
                 self._finish(queue)
         if self._stopped_at is not None:
-            # What was under way when the pump stopped, and came back: a throttled destination is not waited for.
+            # What was in flight when the pump stopped, and was refused: a throttled destination is not waited for.
             for transfer in self.destinations.take_throttled():
                 transfer.queue.abandon(transfer.arrival, STOPPED_TAKING)
             return not self._served or now - self._stopped_at > self._options.grace
@@ -196,7 +196,7 @@ class Pump:
         return queue.reason_to_end(now)
 
     def _end(self, queue: QueueTransfer, reason: Ended) -> None:
-        """Ends the service of a queue. After a reason that concerns the queue alone its messages in hand are sent."""
+        """Ends the service of a queue. After a reason that concerns the queue alone its messages in flight are sent."""
         queue.end(reason)
         if reason in (Ended.STOPPED, Ended.LEASE):
             self._abandon_unsent(STOPPED_TAKING, queue)
@@ -218,11 +218,11 @@ class Pump:
     # --- for other threads ---------------------------------------------------------------------------------------
 
     def limit_rate(self, rate: float | None) -> None:
-        """Takes at most so many messages a second; None is no limit, 0 is a pause. Another thread may call it."""
+        """Receives at most this many messages per second; None is no limit, 0 a pause. Another thread may call it."""
         self.rate = rate
 
     def stop(self) -> None:
-        """Receives no more messages; finishes the messages that are being sent and gives the others back."""
+        """Receives no more messages; finishes the messages that are being sent and abandons the others."""
         self.stopping = True
 
     @property
@@ -262,7 +262,7 @@ class Pump:
         return self.destinations.congestion.limit(self._now()) is not None and self.destinations.has_unsent
 
     def back_off(self, known: DestinationBackoff) -> None:
-        """Makes a destination back off because another pump found that it takes nothing. Only between turns."""
+        """Makes a destination back off because another pump found that it is unavailable. Only between turns."""
         self.destinations.back_off(known, self._now())
 
     def pause(self, paths: frozenset[EntityPath]) -> None:
@@ -282,13 +282,13 @@ class Pump:
     def _wait_for_traffic(self) -> list[Connection]:
         connections = self._sides.wait_for_traffic(PACED_TURN if self.is_paced else TURN)
         late_since = self._sides.late_since
-        if late_since is not None:  # the process stood still, or was busy
+        if late_since is not None:  # the process stalled, or was busy
             for queue in self._served.values():
                 queue.allow_for_stall(late_since)
         return connections
 
     def _tick(self, connections: list[Connection]) -> None:
-        """Looks at heartbeats, tokens and locks. After a standstill it must come before the next message is sent."""
+        """Checks heartbeats, tokens and locks. After a stall it must come before the next message is sent."""
         now = self._now()
         if now - self._ticked_at >= TICK:
             self._ticked_at = now
@@ -305,7 +305,7 @@ class Pump:
                 self._fail(queue, error)
             if queue.take_busy():
                 self.source_congestion.busy(now)
-        # Messages whose lock has run out, or is about to: they could not be completed after sending.
+        # Messages whose lock has expired, or is about to: they could not be completed after sending.
         for transfer in self.destinations.take_unsent(lambda transfer: transfer.is_late):
             self._leave(transfer, Interrupted(LOCK_EXPIRES))
 
@@ -481,7 +481,7 @@ class Pump:
     # --- settling ------------------------------------------------------------------------------------------------
 
     def _abandon_unsent(self, why: str, queue: QueueTransfer | None = None) -> None:
-        """Releases the unsent messages, of one queue or of all, and starts slowly afterwards."""
+        """Releases the unsent messages, of one queue or of all, with a slow start afterwards."""
         unsent = self.destinations.take_unsent(None if queue is None else lambda transfer: transfer.queue is queue)
         for transfer in unsent:
             transfer.queue.abandon(transfer.arrival, why)

@@ -1,4 +1,4 @@
-"""The options of a pump: its bounds, what it may forward, and which messages were asked for."""
+"""The options of a pump: its bounds, what it may forward, and which messages are selected."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class PumpOptions:
     """The options of a pump."""
 
     window: int = 4000
-    """Messages in hand at a time, of all queues. Each message needs three round trips; with fewer, both ends would wait
-    for the network."""
+    """Messages in flight at a time, of all queues. Each message needs three round trips; with fewer, both ends would
+    wait for the network."""
     window_bytes: int = 16 * 1024 * 1024
-    """Bytes in hand at a time. The process needs about three times as much: received, restored and being sent."""
+    """Bytes in flight at a time. The process needs about three times as much: received, restored and being sent."""
     first_window: int = 200
-    """Messages of one queue in hand at the start of its service, at most: if they are all for a destination that takes
-    nothing, each of them is received in vain."""
+    """Messages of one queue in flight at the start of its service, at most: every message received for an unavailable
+    destination is a wasted receive."""
     max_links: int = 200
     """Links to destinations at a time."""
     quiet: float = 3.0
@@ -50,7 +50,7 @@ class PumpOptions:
     linger: float = 0.0
     """Seconds for which the pump waits for another queue to serve when it has none."""
     grace: float = 14.0
-    """Seconds to finish the messages in hand once the pump stops: less than a slot has when the worker ends (16.5)."""
+    """Seconds to finish the messages in flight once the pump stops: less than a slot has as the worker ends (16.5)."""
     lock: float = 60.0
     """Seconds a lock lasts, as backlog queues are created (P2). A message's own stamp can only shorten it."""
     ttl: TimeToLive = TimeToLive.RESTORE
@@ -64,7 +64,7 @@ class PumpOptions:
     limit: int | None = None
     """Messages to receive from all queues, at most."""
     messages: MessageFilter = field(default_factory=MessageFilter)
-    """Which messages are asked for. The others stay in the backlog."""
+    """Which messages are selected. The others stay in the backlog."""
 
     @classmethod
     def for_pair(cls, pair: PairSettings, **options: Any) -> PumpOptions:

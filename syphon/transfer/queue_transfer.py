@@ -1,4 +1,4 @@
-"""One queue that a pump serves: its link, its messages in hand, their locks and settlements, and why its service ended.
+"""One queue that a pump serves: its link, its messages in flight, their locks, settlements, and why its service ended.
 
 A pump serves many queues with one pair of connections (D15). All that belongs to one of them is here; the destinations
 and the window belong to the pump.
@@ -13,13 +13,12 @@ from syphon.model import DestinationBusy, Outcome, Result, SyphonError
 from syphon.servicebus import Arrival, Connection, LinkState, ManagementLinks, Namespace, Settled
 
 from .batches import MessageTransfer
-from .completions import Completions
 from .deferred import DeferredSource, Movable
 from .intake import Intake
 from .locks import LockKeeper
 from .pump_options import PumpOptions
+from .settlement import Completions, Ended, PumpCounters, Unsettled
 from .traces import Traces
-from .unsettled import Ended, PumpCounters, Unsettled
 from .window import Demand
 
 LOCK_MARGIN = 0.1
@@ -28,8 +27,8 @@ ANSWER_WITHIN = 20.0
 """Seconds for the answer to a settlement. Then the message no longer waits for it: its place in the window is needed,
 and there is time to complete it over the management node while its lock lasts."""
 SHALLOW, SHALLOW_FOR = 100, 1.0
-"""A queue that has had fewer messages in hand for so many seconds gives few over its link: the pump can look for the
-deferred ones."""
+"""A queue that has had fewer messages in flight for this many seconds delivers few over its link: the pump can scan for
+the deferred ones."""
 SETTLED_AS = {
     "accepted": Result.FORWARDED,
     "rejected": Result.DEAD_LETTERED,
@@ -55,9 +54,9 @@ class QueueTransfer:
     ) -> None:
         self.queue = queue
         self.is_served = False
-        """Whether the pump has work with it: it takes its messages, or finishes those in hand."""
+        """Whether the pump has work with it: it receives its messages, or finishes those in flight."""
         self.ended: Ended | None = None
-        """Why the pump takes no more of its messages; None while it does."""
+        """Why the pump receives no more of its messages; None while it does."""
         self.error: SyphonError | None = None
         """Why it cannot be received from, if that ended its service."""
         self.unsettled = Unsettled(queue, record, now, traces, wall)
@@ -75,7 +74,7 @@ class QueueTransfer:
         self._now = now
         self._wall = wall
         self._deep_at = 0.0
-        """When it last had many messages in hand."""
+        """When it last had many messages in flight."""
         self._ended_at = 0.0
         self._most = 0
         self._moved = self._received = 0
@@ -88,7 +87,7 @@ class QueueTransfer:
     # --- its service ---------------------------------------------------------------------------------------------
 
     def begin(self, deferred: bool, waiting: Iterable[str]) -> None:
-        """Begins a service. With `deferred` it looks for deferred messages at once; otherwise when one of the
+        """Begins a service. With `deferred` it scans for deferred messages at once; otherwise when one of the
         destinations `waiting` is available."""
         self.is_served, self.ended, self.error = True, None, None
         self.intake.last_arrival = self._deep_at = self._now()
@@ -96,11 +95,11 @@ class QueueTransfer:
         self.slow_start()
 
     def slow_start(self) -> None:
-        """Takes few messages again: it is not known whether the destinations take any."""
+        """Slow start: it is not known whether the destinations accept messages."""
         self._most, self._moved = self._options.first_window, self.counters.moved
 
     def end(self, reason: Ended) -> None:
-        """Takes no more messages. The service is over when those in hand are settled."""
+        """Receives no more messages. The service is over when those in flight are settled."""
         if self.ended is None:
             self.ended, self._ended_at = reason, self._now()
         self.deferred.stop()
@@ -113,14 +112,14 @@ class QueueTransfer:
         return Ended.QUIET if self.deferred.is_idle and self.intake.is_quiet(now) else None
 
     def is_finished(self, now: float) -> bool:
-        """Whether the service has ended, and no message is in hand or on the way."""
+        """Whether the service has ended, and no message is in flight or on the way to it."""
         if self.ended is None:
             return False
         is_drained = (self.intake.is_drained and self.deferred.is_drained) or now - self._ended_at > self._options.grace
         return is_drained and not self.unsettled.transfers
 
     def close(self) -> None:
-        """Closes all links. Each message that is still in hand gets an outcome; none is settled that did not arrive."""
+        """Closes all links. Each message still in flight gets an outcome; none is settled that did not arrive."""
         self.take_settlements()
         for arrival, transfer in list(self.unsettled.transfers.items()):
             forwarded = transfer is not None and transfer.forwarded_at is not None
@@ -164,7 +163,7 @@ class QueueTransfer:
             self.deferred.begin_scan()
         if connection is not None and credit > 0 and not self.deferred.is_idle and self.intake.is_allowed(connection):
             if self._options.limit is not None and not self.intake.is_drained:
-                self.intake.drain()  # a limit is exact: nothing may arrive beside the messages that are asked for
+                self.intake.drain()  # a limit is exact: nothing may arrive beside the requested messages
                 return
             self.deferred.work(connection, credit)
             if self._options.limit is not None:
@@ -177,7 +176,7 @@ class QueueTransfer:
         """Corrects the age of the locks of messages that may have waited in the socket since then.
 
         The messages themselves show first how long a lock lasts: a pump that is slow from its first turn on must not
-        take locks of a minute for short ones, and release everything for ever.
+        take locks of a minute for short ones, and release everything forever.
         """
         wall = self._wall()
         for payload in self.intake.payloads():
@@ -220,12 +219,12 @@ class QueueTransfer:
         arrival.link.release(arrival)
 
     def leave(self, transfer: MessageTransfer, error: SyphonError) -> None:
-        """Leaves a message locked in the queue: it can be received again when the lock expires, and not before."""
+        """Leaves a message locked in the queue: it is redelivered when the lock expires, and not before."""
         self.unsettled.finish(transfer.arrival, Result.LEFT, str(error))
 
     def defer(self, transfer: MessageTransfer, error: SyphonError) -> None:
-        """Sets a message aside in the queue, because its destination is unavailable: it is not received again before
-        that is over, and the messages behind it can be received (S7)."""
+        """Defers a message, because its destination is unavailable: it is not received again before that is over,
+        and the messages behind it can be received (S7)."""
         arrival = transfer.arrival
         if arrival.link.state is not LinkState.OPEN:
             self.unsettled.finish(arrival, Result.LEFT, str(error))

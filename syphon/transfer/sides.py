@@ -1,4 +1,4 @@
-"""The two connections of a pump: it waits for traffic on both, and knows for how long the primary has been away."""
+"""The two connections of a pump: it waits for traffic on both, and measures for how long the primary is unreachable."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Sides:
         self._connected_at = self._read_at = now()
 
     def primary_connection(self) -> Connection | None:
-        """The primary's connection. If the primary is faulted, the pump can only give back what it has in hand."""
+        """The primary's connection. If the primary is faulted, the pump can only abandon the messages in flight."""
         try:
             connection = self.primary.connection()
         except Faulted as fault:

@@ -1,9 +1,9 @@
 """Finds what cuts the connection: a destination, or one message. All destinations share one connection, so each loss
 concerns them all, and says nothing about its cause.
 
-A destination that had something under way at two losses in a row, with no answer between them, is suspected; one that
+A destination that had something in flight at two losses in a row, with no answer between them, is suspected; one that
 has failed before, at the first loss. It is then tried alone: first with one message, then with more. A trial waits for
-a few seconds until nothing else is under way. Then a loss shows its cause, and costs the other destinations no
+a few seconds until nothing else is in flight. Then a loss shows its cause, and costs the other destinations no
 duplicates; otherwise it shows nothing. If two single messages are lost, the destination backs off; if it has answered
 during its trials, then after four. If a larger batch is lost, it is tried in halves, until the message that cuts the
 connection is alone: that message waits, and the others arrive.
@@ -26,7 +26,7 @@ LOSSES = 2
 BETWEEN_ATTEMPTS = 2.0
 """Seconds after a trial that lost the connection: meanwhile the other destinations send."""
 ISOLATED_WITHIN = 5.0
-"""Seconds for which a trial waits until nothing else is under way, and for which it may then last."""
+"""Seconds for which a trial waits until nothing else is in flight, and for which it may then last."""
 GROWTH = 4
 """The next trial of a destination that has answered may have so many times more messages."""
 ENOUGH = 100
@@ -46,12 +46,12 @@ MessageKey = tuple[str, int]
 
 
 class Verdict(Enum):
-    """What a lost connection says about a destination that had something under way."""
+    """What a lost connection says about a destination that had something in flight."""
 
     NOTHING = auto()
     """Something else may have been the cause."""
     DESTINATION = auto()
-    """The destination takes nothing: it backs off."""
+    """The destination is unavailable: it backs off."""
     BATCH = auto()
     """The cause is in this batch, or is the destination: it is tried in halves."""
     MESSAGE = auto()
@@ -65,7 +65,7 @@ class Suspicion:
         self.limit: int | None = None
         """The most messages of the next trial; None if the destination is not suspected."""
         self.is_alone = False
-        """Nothing else was under way when its trial began."""
+        """Nothing else was in flight when its trial began."""
         self.was_tried = False
         """The trial has sent something."""
         self.not_before = 0.0
@@ -105,7 +105,7 @@ class Suspicion:
     def lost(self, keys: Sequence[MessageKey], now: float, has_failed: bool) -> Verdict:
         """Notes a lost connection, and decides on the next trial. A message that was lost alone has to wait.
 
-        `keys` are the messages that were under way to the destination; there are none if it was attaching.
+        `keys` are the messages that were in flight to the destination; there are none if it was attaching.
         `has_failed` says that the destination has failed before: then it is suspected at once.
         """
         if self.limit is None:
@@ -129,7 +129,7 @@ class Suspicion:
             for key in self._unproven:
                 del self.waiting[key]
         self._unproven.clear()
-        self._has_answered = False  # whatever it took before, it takes nothing now
+        self._has_answered = False  # whatever it accepted before, it is unavailable now
         return Verdict.DESTINATION
 
     @property
@@ -168,7 +168,7 @@ class Suspect(Protocol):
 
 
 class Isolation:
-    """Lets suspected destinations send one at a time, with nothing else under way."""
+    """Lets suspected destinations send one at a time, with nothing else in flight."""
 
     def __init__(self) -> None:
         self._current: Suspect | None = None
@@ -210,7 +210,7 @@ class Isolation:
         return not self._others_wait
 
     def end(self) -> None:
-        """Ends the trial that is under way: it was answered, took too long, or lost the connection."""
+        """Ends the current trial: it was answered, took too long, or lost the connection."""
         if self._current is not None:
             self._current.suspicion.is_alone = False
         self._current, self._others_wait = None, False

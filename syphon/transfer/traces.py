@@ -1,7 +1,7 @@
 """Traces of batches: when a batch was received, sent, answered and settled, and which spans of senders it belongs to.
 
 A batch is traced if the sender of one of its messages records a trace. The pump keeps few traces at a time, so that
-tracing costs little at any message rate: the reader takes them about once a second, and batches that come while the
+tracing costs little at any message rate: the reader takes them about once per second, and batches that come while the
 store is full are not traced.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .destination import Answer
 
 MOST = 50
-"""Traces at a time: those of batches under way, and those that were not taken yet."""
+"""Traces at a time: those of batches in flight, and those that were not taken yet."""
 MOST_LINKS = 32
 """Senders that are kept for a batch, at most."""
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 BASE = 50
 """The credit that an idle queue keeps. It is less if there are many queues: all of them have half of the window."""
 NEARLY = 8
-"""A queue has used up its share when less than one part in so many is left."""
+"""A queue has used up its share when less than one part in this many is left."""
 
 
 class Demand(NamedTuple):
@@ -25,7 +25,7 @@ class Demand(NamedTuple):
     credit: int
     """What is left of the credit of the last sharing."""
     most: int
-    """Messages it may have in hand, whatever its share: a queue starts slowly."""
+    """Messages it may have in flight, whatever its share: a slow start."""
     size: int
     """The bytes that a message of this queue is assumed to have."""
 
@@ -42,7 +42,7 @@ class SharedWindow:
     def credits(self, demands: Sequence[Demand], allowed: int | None) -> list[int]:
         """The credit of each queue. `allowed` is what the rate allows to arrive now; None means any number.
 
-        A queue without messages in hand may always receive one, however large. If the rate allows fewer messages than
+        A queue without messages in flight may always receive one, however large. If the rate allows fewer messages than
         there are queues, each queue still gets a credit of one: the rate limiter makes up for it afterwards.
         """
         if not demands:
@@ -106,7 +106,7 @@ class Part(NamedTuple):
 def share(total: int, used: Sequence[int], busy: Sequence[bool], base: int) -> list[Part]:
     """Shares a total: idle queues get the base, and busy ones equal shares of the rest.
 
-    A share may have become smaller than what its queue uses. Until that is given back, the others have less room, but
+    A share may have become smaller than what its queue uses. Until it has returned that, the others have less room, but
     never less than the base.
     """
     working = sum(busy)
@@ -124,7 +124,7 @@ class ReceiveLimit:
     """Shares the number of messages that a pump may receive, exactly: no message is allowed to two queues at once.
 
     A queue that has used up its share gets a share of the messages that are not yet shared. A queue that has ended
-    gives back what it did not use.
+    returns what it did not use.
     """
 
     def __init__(self, limit: int | None) -> None:

@@ -32,8 +32,8 @@ from syphon.transfer.destinations import Destinations
 from syphon.transfer.intake import Intake
 from syphon.transfer.locks import LockKeeper
 from syphon.transfer.queue_transfer import QueueTransfer
+from syphon.transfer.settlement import Unsettled
 from syphon.transfer.suspicion import Isolation, MessageKey, Suspicion, Verdict
-from syphon.transfer.unsettled import Unsettled
 from syphon.transfer.window import Demand, SharedWindow
 from syphon.worker.backoffs import Backoffs
 from syphon.worker.dispatcher import Dispatcher

@@ -23,8 +23,8 @@ from syphon.cli.dead_letters.import_ import line_ranges
 from syphon.emulator import Action, Fault, Operation
 from syphon.servicebus import Arrival, Connection, LinkState, wait_for_traffic
 from syphon.servicebus.queue_peek import peek
-from syphon.transfer import dead_letter_import as letter_import
-from syphon.transfer import destination, unsettled
+from syphon.transfer import destination, settlement
+from syphon.transfer import outgoing as letter_import
 from syphon.transfer.dead_letter_replay import Removal
 from syphon.transfer.queue_transfer import QueueTransfer
 from tests.integration.operations.conftest import DEAD, FIRST, SECOND, Bench, Run, aliased, answer
@@ -348,7 +348,7 @@ def test_a_message_whose_life_ends_before_it_is_sent_is_left_and_the_others_are_
     bench.bury(aliased("one", "orders", "m1"), mortal, aliased("three", "orders", "m3"), reason="r")
     config = bench.config(tmp_path)
     syphon("dead-letters", "export", "-c", config, file)
-    clock, asked = unsettled.wall_clock, iter(range(1000))
+    clock, asked = settlement.wall_clock, iter(range(1000))
     later = lambda: clock() + (0 if next(asked) < 3 else 3_600_000)  # noqa: E731
     monkeypatch.setattr("syphon.transfer.wall_clock", later)
     done = syphon(

@@ -130,7 +130,7 @@ def test_a_destination_without_a_link_does_not_keep_its_messages_in_hand(  # S3
         turn(lambda: False, step=1)
     assert {outcome.destination: outcome.reason for outcome in outcomes[:2]} == {
         "waits": "it was busy",
-        "later": "'later' takes nothing at the moment.",
+        "later": "'later' accepts nothing at the moment.",
     }
 
 

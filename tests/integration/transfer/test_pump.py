@@ -228,7 +228,7 @@ def test_a_lock_lost_before_the_completion_is_a_possible_duplicate_and_no_error(
     arrived = [message.message_id for message in namespaces.take("orders", 11)]
     assert set(arrived) == {f"{i}" for i in range(10)}
     assert (pump.counters.forwarded, pump.counters.left, pump.counters.possible_duplicates) == (11, 0, 1)
-    (told,) = (record.getMessage() for record in caplog.records if record.name == "syphon.transfer.completions")
+    (told,) = (record.getMessage() for record in caplog.records if record.name == "syphon.transfer.settlement")
     assert f"a message of {BACKLOG} was forwarded but not completed" in told
     assert len(arrived) == 11
     assert namespaces.active(BACKLOG, "contoso-dr") == 0

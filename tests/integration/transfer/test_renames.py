@@ -7,8 +7,8 @@ from pathlib import Path
 
 from syphon.config import Config
 from syphon.model import EntityPath, PathPatterns, Renames, Result
-from syphon.transfer.backoff_gate import BackoffGate
 from syphon.transfer.destinations import DestinationBackoff
+from syphon.transfer.gate import BackoffGate
 from syphon.transfer.pump import PumpOptions
 from tests.integration.transfer.conftest import PATIENT, TwoNamespaces, aliased
 

@@ -1,6 +1,6 @@
-"""Which destinations back off now, as an owner of pumps remembers it between them: the gate of its listener (D16).
+"""The gate of a listener: it knows which destinations back off, and so which messages are worth a job (D16).
 
-A pump learns that a destination is full or throttled, and ends. The next pump must not try that destination at once,
+A pump finds that a destination is full or throttled, and ends. The next pump must not try that destination at once,
 and a message for it is no reason to start one.
 """
 
@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from syphon.backlog import destination_of
 from syphon.model import EntityPath, Renames, RetryPolicy
@@ -21,6 +22,38 @@ log = logging.getLogger(__name__)
 
 MOST_REMEMBERED = 2000
 """Destinations that are remembered, so that each back-off is logged once. With more, only those that still back off."""
+
+
+class Gate(Protocol):
+    """Knows which destinations back off or are paused. Other threads may change its answers at any time."""
+
+    def is_worth_a_job(self, queue: str, payload: bytes) -> bool:
+        """Whether a message can be moved now: to its destination, or to the dead letters."""
+
+    def can_move(self, destination: str) -> bool:
+        """Whether a destination (the key of an `EntityPath`) neither backs off nor is paused."""
+
+    def has_failed(self, destination: str) -> bool:
+        """Whether a destination (the key of an `EntityPath`) has failed, and not worked since."""
+
+    def destination_of(self, payload: bytes) -> EntityPath | None:
+        """The destination that a message goes to; None if the message names none."""
+
+
+class OpenGate:
+    """A gate for an owner that knows of no back-offs: every message can be moved."""
+
+    def is_worth_a_job(self, queue: str, payload: bytes) -> bool:  # noqa: ARG002
+        return True
+
+    def can_move(self, destination: str) -> bool:  # noqa: ARG002
+        return True
+
+    def has_failed(self, destination: str) -> bool:  # noqa: ARG002
+        return False
+
+    def destination_of(self, payload: bytes) -> EntityPath | None:
+        return destination_of(payload)
 
 
 class BackoffGate:
@@ -57,7 +90,7 @@ class BackoffGate:
             if destination.is_throttled:
                 continue  # not unavailable: the rate limit says it
             if known is None or known[1].reason != destination.reason:
-                # The first report may come before the messages are given back: then their number is not known yet.
+                # The first report may come before the messages are abandoned: then their number is not known yet.
                 log.warning(
                     "%s: destination %s is unavailable: %s; %s stay in the backlog, next attempt in %.0f s",
                     self._name,

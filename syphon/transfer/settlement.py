@@ -1,21 +1,31 @@
-"""The unsettled messages of one queue: each message that a pump receives leaves it once, with one outcome.
+"""What becomes of the messages of one queue: each leaves the pump once, with one outcome, and completed if forwarded.
 
-At every moment: received = forwarded + dead-lettered + left + in hand.
+At every moment: received = forwarded + dead-lettered + left + in flight.
+
+A message that was forwarded and is not completed is redelivered. So the pump repeats a completion as long as the lock
+lasts when its link was lost, the service did not answer, or a busy service refused it. Later the message is a possible
+duplicate (S6, D10).
 """
 
 from __future__ import annotations
 
-import time
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from syphon.backlog import stamps_of
-from syphon.model import Counters, Outcome, Result
-from syphon.servicebus import Arrival
+from syphon.model import Counters, LockLost, Outcome, Result, SyphonError, Waits
+from syphon.servicebus import RUNTIME, Arrival, Connection, LinkState, Settled
 
 from .batches import MessageTransfer
+from .locks import LockKeeper
 from .traces import Traces
+
+log = logging.getLogger(__name__)
+
+wall_clock = RUNTIME.wall
+"""The wall clock, for what is recorded: milliseconds since 1970. Waits and deadlines use a monotonic clock."""
 
 
 class Ended(StrEnum):
@@ -30,7 +40,7 @@ class Ended(StrEnum):
 
 @dataclass(slots=True)
 class PumpCounters(Counters):
-    """What a pump has done so far, and what it has in hand."""
+    """What a pump has done so far, and what it has in flight."""
 
     in_flight: int = 0
     bytes_in_flight: int = 0
@@ -49,7 +59,7 @@ class Unsettled:
     ) -> None:
         self.counters = PumpCounters()
         self.transfers: dict[Arrival, MessageTransfer | None] = {}
-        """The messages in hand, oldest first. None: the message cannot be forwarded and only waits to be settled."""
+        """The messages in flight, oldest first. None: the message cannot be forwarded and only waits to be settled."""
         self._by_number: dict[int, MessageTransfer] = {}
         """The last delivery of each message that is to be forwarded, by the number that its queue has given it."""
         self._queue = queue
@@ -69,8 +79,8 @@ class Unsettled:
     def add(self, transfer: MessageTransfer) -> None:
         """Adds the transfer of a message that was received and can be forwarded.
 
-        A message comes again while it is in hand if the network held up its first delivery for longer than the lock.
-        Then only the last delivery has a lock.
+        A message is redelivered while it is in flight if the network held up its first delivery for longer than the
+        lock. Then only the last delivery has a lock.
         """
         self.transfers[transfer.arrival] = transfer
         number = transfer.restored.stamps.sequence_number
@@ -149,6 +159,58 @@ class Unsettled:
         )
 
 
-def wall_clock() -> int:
-    """The wall clock, for what is recorded: milliseconds since 1970. Waits and deadlines use a monotonic clock."""
-    return time.time_ns() // 1_000_000
+class Completions:
+    """The completions of one queue."""
+
+    def __init__(self, queue: str, unsettled: Unsettled, locks: LockKeeper, now: Callable[[], float]) -> None:
+        self._queue = queue
+        self._unsettled = unsettled
+        self._locks = locks
+        self._now = now
+        self._orphans: dict[Arrival, float] = {}
+        """Messages that their link did not complete, and when to complete each over the management node."""
+
+    def begin(self, arrival: Arrival) -> None:
+        """Completes a message that has just been forwarded."""
+        if arrival.link.state is LinkState.OPEN:
+            arrival.link.complete(arrival)
+        else:
+            self._orphans[arrival] = self._now()
+
+    def refused(self, settled: Settled, error: SyphonError) -> None:
+        """Schedules another attempt at a completion that was refused or has no answer, or finishes the message."""
+        if settled.unknown:
+            self._orphans[settled.arrival] = self._now()
+        elif isinstance(error, Waits):
+            self._orphans[settled.arrival] = self._now() + error.retry_after
+        else:
+            self._finish_uncompleted(settled.arrival, str(error))
+
+    def finish_expired(self, now: float) -> None:
+        """Finishes the messages whose lock has expired: they can no longer be completed."""
+        for arrival in [orphan for orphan in self._orphans if now - orphan.locked_at > self._locks.seconds]:
+            self._answered(arrival, LockLost())
+
+    def due(self, now: float) -> list[Arrival]:
+        """The messages to complete over the management node now."""
+        return [orphan for orphan, at in self._orphans.items() if now >= at]
+
+    def ask(self, connection: Connection, due: list[Arrival]) -> None:
+        """Asks the management node to complete these messages."""
+        self._locks.complete(connection, due, self._answered)
+
+    def _answered(self, arrival: Arrival, error: SyphonError | None) -> None:
+        if arrival not in self._orphans:
+            return
+        if isinstance(error, Waits):
+            self._orphans[arrival] = self._now() + error.retry_after
+            return
+        del self._orphans[arrival]
+        if error is None:
+            self._unsettled.finish(arrival, Result.FORWARDED)
+        else:
+            self._finish_uncompleted(arrival, f"Its completion was not confirmed, and then its lock was lost. {error}")
+
+    def _finish_uncompleted(self, arrival: Arrival, why: str) -> None:
+        log.warning("a message of %s was forwarded but not completed, and may arrive twice: %s", self._queue, why)
+        self._unsettled.finish(arrival, Result.FORWARDED, why, possible_duplicate=True)
