@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from syphon.amqp import Described, Long, Map, Symbol, UInt
+from syphon.amqp import Described, Long, Map, Symbol, UInt, Value
 from syphon.amqp.frames import Attach, Coordinator, Detach, Error, Source, Target
 
 from ..broker import (
@@ -168,7 +168,7 @@ def _attach_receiver(session: AmqpSession, attach: Attach, path: str) -> None:
     namespace.authorize(list(session.connection.grants.values()), path, Claim.LISTEN)
     entity, queue = namespace.source(path)
     entity.check_receives()
-    wants_session, session_id = _session_filter(attach)
+    wants_session, session_id, descriptor = _session_filter(attach)
     _drop_filters(attach)
     if not isinstance(queue, SessionQueue) and wants_session:
         raise NotAllowed(f"'{path}' does not require sessions: a session receiver cannot be created on it.")
@@ -185,7 +185,9 @@ def _attach_receiver(session: AmqpSession, attach: Attach, path: str) -> None:
     def grant(granted: MessageSession) -> None:
         source = attach.source
         assert isinstance(source, Source)  # _path_of has checked it
-        source.filter = Map(((Symbol(SESSION_FILTER), granted.id),))
+        # Described if the client described it: the Go client reads nothing else.
+        id = granted.id if descriptor is None else Described(descriptor, granted.id)
+        source.filter = Map(((Symbol(SESSION_FILTER), id),))
         ticks = granted.locked_until * 10_000 + TICKS_AT_1970
         _attach(session, attach, link, Map(((Symbol(LOCKED_UNTIL), Long(ticks)),)))
 
@@ -200,17 +202,18 @@ def _attach_receiver(session: AmqpSession, attach: Attach, path: str) -> None:
         link.wait_for_session(queue, int(wait) if isinstance(wait, int) else SESSION_WAIT, grant, attach)
 
 
-def _session_filter(attach: Attach) -> tuple[bool, str | None]:
-    """Whether the receiver asks for a session, and its id. None is the next free session."""
+def _session_filter(attach: Attach) -> tuple[bool, str | None, Value]:
+    """Whether the receiver asks for a session, its id (None is the next free session), and the filter's descriptor."""
     source = attach.source
     if not isinstance(source, Source) or source.filter is None or SESSION_FILTER not in source.filter:
-        return False, None
+        return False, None, None
     wanted = source.filter.get(SESSION_FILTER)
+    descriptor = None
     if isinstance(wanted, Described):
-        wanted = wanted.value
+        descriptor, wanted = wanted.descriptor, wanted.value
     if wanted is not None and not isinstance(wanted, str):
         raise BadArgument(f"A session id is a string, not {wanted!r:.200}.")
-    return True, wanted
+    return True, wanted, descriptor
 
 
 def _drop_filters(attach: Attach) -> None:

@@ -172,7 +172,8 @@ class ManagementNode:
         entity, queue = self._namespace.source(self.path)
         entity.check_receives()
         if isinstance(queue, SessionQueue):
-            found = queue.receive_deferred_of(_get(body, "session-id", str), self._connection, numbers, deletes)
+            session_id = _optional(body, "session-id", str)
+            found = queue.receive_deferred_of(session_id, self._connection, numbers, deletes)
         else:
             found = queue.receive_deferred(numbers, deletes)
         self._namespace.counters.add(self.path, Kind.RECEIVE, len(found))

@@ -104,14 +104,16 @@ class SessionQueue(MessageQueue):
         return [session.id for session in self._sessions.values() if session.state is not None or session.id in busy]
 
     def receive_deferred_of(
-        self, session_id: str, owner: object, sequences: list[int], deletes: bool
+        self, session_id: str | None, owner: object, sequences: list[int], deletes: bool
     ) -> list[BrokeredMessage]:
-        """Receives deferred messages of a session for the owner that holds it."""
-        self._session_of(owner, session_id)
+        """Receives deferred messages of a session for the owner that holds it. The Go client names no session."""
+        if session_id is not None:
+            self._session_of(owner, session_id)
         for sequence in sequences:
             message = self._find_message(sequence)
-            if message is None or message.session_id != session_id:
+            if message is None or message.session_id is None or session_id not in (None, message.session_id):
                 raise MessageNotFound(f"No deferred message of session '{session_id}' has the number {sequence}.")
+            self._session_of(owner, message.session_id)
         return self.receive_deferred(sequences, deletes)
 
     def lose_session(self, session_id: str) -> None:

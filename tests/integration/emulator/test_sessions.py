@@ -17,8 +17,8 @@ from azure.servicebus.exceptions import (
     SessionLockLostError,
 )
 
-from syphon.amqp import Map, Symbol
-from syphon.amqp.frames import Attach, Detach, End, Flow, Source, Target
+from syphon.amqp import Array, Long, Map, Symbol, UInt, Value
+from syphon.amqp.frames import Attach, Detach, End, Flow, Modified, Source, Target
 from syphon.emulator.broker.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from syphon.emulator.broker.faults import Action, Fault, Operation
 from tests.integration.emulator.conftest import EmulatedNamespace
@@ -327,6 +327,28 @@ async def test_a_deferred_message_is_had_by_its_number_within_its_session_alone(
         await a.complete_message(again)
         with pytest.raises(MessageNotFoundError):
             await a.receive_deferred_messages(number)
+
+
+async def test_the_go_client_asks_for_deferred_messages_without_naming_their_session(
+    emulated: EmulatedNamespace,
+) -> None:
+    put(emulated, "orders", "1", session_id="a")
+    queue = message_queue(emulated, "orders")
+    body: dict[str, Value] = {
+        "sequence-numbers": Array(0x81, (Long(queue.peek(0, 1)[0].sequence),)),
+        "receiver-settle-mode": UInt(1),
+    }
+    async with raw_client(emulated) as client:
+        session = Map(((Symbol("com.microsoft:session-filter"), "a"),))
+        client.post(Attach("r", 200, True, 0, 1, source=Source("orders", filter=session), target=Target("raw")))
+        await client.next(Attach)
+        client.grant(200, 1)
+        await client.settle(await client.receive(200), Modified(True, True))
+        properties, _ = await client.ask("orders", "receive-by-sequence-number", body)
+        assert properties.get("statusCode") == 200
+        async with raw_client(emulated) as stranger:
+            properties, _ = await stranger.ask("orders", "receive-by-sequence-number", body)
+            assert properties.get("errorCondition") == "com.microsoft:session-lock-lost"
 
 
 async def test_a_deferred_message_outlives_the_receiver_of_its_session(emulated: EmulatedNamespace) -> None:
