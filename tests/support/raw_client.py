@@ -61,6 +61,14 @@ class Arrival:
     tag: bytes
 
 
+@dataclass
+class TemporaryQueue:
+    """The handle of a receiver, and the address of its queue."""
+
+    handle: int
+    address: str
+
+
 class RawClient:
     """One connection with one session. Its links have the handles 0, 1, 2 …"""
 
@@ -147,6 +155,15 @@ class RawClient:
         self.post(Attach(f"receiver-{handle}", handle, True, *modes, source=Source(address), target=Target("raw")))
         await self.next(Attach)
         return handle
+
+    async def attach_dynamic_receiver(self) -> TemporaryQueue:
+        """A receiver of a temporary queue, whose address the broker chooses."""
+        handle = next(self._handles)
+        self.post(Attach(f"receiver-{handle}", handle, True, 0, 1, source=Source(dynamic=True), target=Target("raw")))
+        source = (await self.next(Attach))[0].source
+        assert isinstance(source, Source)
+        assert isinstance(source.address, str)
+        return TemporaryQueue(handle, source.address)
 
     def grant(self, handle: int, credit: int) -> None:
         self.post(Flow(0, 1 << 20, 0, 1 << 20, handle, None, credit))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import uuid
+from typing import TYPE_CHECKING, TypeGuard
 from urllib.parse import urlsplit
 
 from syphon.amqp import Described, Long, Map, Symbol, UInt, Value
-from syphon.amqp.frames import Attach, Coordinator, Detach, Error, Source, Target
+from syphon.amqp.frames import Attach, Composite, Coordinator, Detach, Error, Source, Target
 
 from ..broker import (
     Action,
@@ -16,11 +17,13 @@ from ..broker import (
     MessageSession,
     NotAllowed,
     Operation,
+    QueueDescription,
     QuotaExceeded,
     Refusal,
     SessionQueue,
     Tier,
 )
+from ..clock import Millis
 from .coordinator import CoordinatorLink
 from .entity_links import IncomingEntityLink, OutgoingEntityLink
 from .links import AmqpLink, IncomingLink
@@ -40,6 +43,7 @@ LINKS_MAX = 5000
 """The most links of one connection. Each costs memory, and a client that needs more can open another connection."""
 SETTLED, RECEIVER_SETTLES_SECOND = 1, 1
 TICKS_AT_1970 = 621_355_968_000_000_000
+TEMPORARY_IDLE: Millis = 300_000
 SESSION_WAIT = 60_000
 """Milliseconds that a client waits for the next free session, unless it names another time."""
 
@@ -84,6 +88,9 @@ def _open(session: AmqpSession, attach: Attach, path: str) -> None:
         if isinstance(attach.target, Coordinator) and not attach.role:
             _attach_coordinator(session, attach)
             return
+        if _is_dynamic(terminus := _terminus(attach)):
+            _create_temporary_queue(session, path)
+            terminus.address = path
         node = _node(session, path)
         if node is not None:
             _attach_node(session, attach, path, node)
@@ -102,10 +109,21 @@ def refuse(session: AmqpSession, attach: Attach, refusal: Refusal) -> None:
     session.ignore(attach.handle)
 
 
+def _terminus(attach: Attach) -> Composite | None:
+    """The end of the link that is here."""
+    return attach.source if attach.role else attach.target
+
+
+def _is_dynamic(terminus: Composite | None) -> TypeGuard[Source | Target]:
+    return isinstance(terminus, Source | Target) and bool(terminus.dynamic)
+
+
 def _path_of(attach: Attach) -> str:
-    terminus = attach.source if attach.role else attach.target
+    terminus = _terminus(attach)
     if isinstance(terminus, Coordinator):
         return "$coordinator"
+    if _is_dynamic(terminus):
+        return f"temporary-{uuid.uuid4().hex}"
     if not isinstance(terminus, Source | Target) or not isinstance(terminus.address, str) or not terminus.address:
         raise BadArgument("The link names no address.", "amqp:invalid-field")
     address = terminus.address
@@ -130,6 +148,13 @@ def _node(session: AmqpSession, path: str) -> RequestNode | None:
             namespace.authorize(grants, path, Claim.SEND)
         return ManagementNode(connection, path[: len(entity)])
     return None
+
+
+def _create_temporary_queue(session: AmqpSession, name: str) -> None:
+    """Creates the queue of a dynamic source or target. It is deleted with its link, or later if that is lost."""
+    namespace = session.connection.namespace
+    namespace.authorize(list(session.connection.grants.values()), name, Claim.MANAGE)
+    namespace.create_queue(QueueDescription(name, auto_delete_on_idle=TEMPORARY_IDLE))
 
 
 def _attach_coordinator(session: AmqpSession, attach: Attach) -> None:
@@ -225,6 +250,7 @@ def _drop_filters(attach: Attach) -> None:
 def _attach(session: AmqpSession, attach: Attach, link: AmqpLink, properties: Map | None = None) -> None:
     """Attaches the link and tells the peer."""
     session.add(link)
+    link.is_temporary = _is_dynamic(_terminus(attach))
     session.send(
         Attach(
             attach.name,

@@ -6,13 +6,15 @@ operation. The node behind the link decides what a message means.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from syphon.amqp.frames import Attach, Composite, Error, Flow, Transfer
 
-from ..broker import Action, Fault, MessageIds, MessageSizeExceeded, Operation, QuotaExceeded, Refusal
+from ..broker import Action, EntityNotFound, Fault, MessageIds, MessageSizeExceeded, Operation, QuotaExceeded, Refusal
 from ..clock import Millis, Timer
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ class AmqpLink:
         self.name = attach.name
         self.path = path
         self.is_closed = False
+        self.is_temporary = False
+        """Whether the link is to a temporary queue, which is deleted with it."""
         self._clock = self.namespace.clock
         self._active_at = self._clock.now()
         self._idle_timer: Timer | None = None
@@ -74,10 +78,17 @@ class AmqpLink:
 
     def closed(self) -> None:
         """Releases what the link holds, after either side has ended it."""
+        if self.is_temporary and not self.is_closed:
+            # Not now: the subclasses have yet to release what they hold.
+            asyncio.get_running_loop().call_soon(self._delete_temporary_queue)
         self.is_closed = True
         self._held_back.clear()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
+
+    def _delete_temporary_queue(self) -> None:
+        with contextlib.suppress(EntityNotFound):  # somebody else has deleted it
+            self.namespace.delete(self.path)
 
     # --- faults ----------------------------------------------------------------------------------------------------
 
