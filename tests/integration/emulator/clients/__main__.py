@@ -1,49 +1,162 @@
-"""Runs the scenario with several versions of azure-servicebus against one emulator process, and prints a table.
+"""Runs the scenario with several versions of the official clients against emulator processes, and prints a table.
 
-`make clients`. Each version has an environment of its own below .clients, which stays for the next run.
+`make clients`, or `make clients ARGS="javascript go"` for some languages. Each version has a folder of its own below
+.clients, which stays for the next run; `newest` is checked each time. A language whose toolchain is missing is skipped
+with a line that says so, and fails where CI=true.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import venv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-VERSIONS = ("7.0.0", "7.4.0", "7.9.0", "7.10.0", "7.12.3", "7.14.3", "newest")
-FLAVOURS = ("sync", "asyncio")
-SCENARIO = Path(__file__).with_name("scenario.py")
-ENVIRONMENTS = Path(".clients")
+HERE = Path(__file__).parent
+FOLDERS = Path(".clients").absolute()
+NEWEST = "newest"
 LONGEST = 240
 """Seconds that one scenario may take."""
 
+Place = dict[str, Any]
+"""What a scenario needs to find the emulator: connection_string, host, port and ca_file."""
 
-def environment(version: str) -> Path:
-    """The Python of an environment with this version, created if it does not exist. The newest is checked each time."""
-    place = ENVIRONMENTS / f"python-{version}"
-    ready, python = place / ".ready", place / "bin" / "python"
-    if not ready.exists():
-        venv.create(place, with_pip=True, clear=True)
-    if not ready.exists() or version == "newest":
-        wanted = "azure-servicebus" if version == "newest" else f"azure-servicebus=={version}"
-        # setuptools: some of these versions import pkg_resources.
-        install = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", "--upgrade"]
-        subprocess.run([*install, wanted, "aiohttp", "setuptools<80"], check=True)
-        ready.touch()
-    return python
+
+@dataclass(frozen=True)
+class Client:
+    """The official client of one language."""
+
+    language: str
+    package: str
+    versions: tuple[str, ...]
+    tools: tuple[str, ...]
+    install: Callable[[Path, str], str]
+    """Installs a version into a folder and returns which one it is."""
+    command: Callable[[Path, Place], list[str]]
+    parts: int = 8
+    flavours: tuple[str, ...] = ("",)
+
+    @property
+    def missing(self) -> list[str]:
+        return [tool for tool in self.tools if shutil.which(tool) is None]
+
+
+def run(*command: str | Path, cwd: Path | None = None) -> str:
+    done = subprocess.run([str(part) for part in command], cwd=cwd, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{command[0]} failed:\n{done.stdout}{done.stderr}")
+    return done.stdout.strip()
+
+
+# --- languages -------------------------------------------------------------------------------------------------------
+
+
+def install_python(folder: Path, version: str) -> str:
+    python = folder / "bin" / "python"
+    if not python.exists():
+        venv.create(folder, with_pip=True, clear=True)
+    wanted = "azure-servicebus" if version == NEWEST else f"azure-servicebus=={version}"
+    # setuptools: some of these versions import pkg_resources.
+    pip = (python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--upgrade")
+    run(*pip, wanted, "aiohttp", "setuptools<80")
+    return run(python, "-c", "import azure.servicebus; print(azure.servicebus.__version__)")
+
+
+def install_javascript(folder: Path, version: str) -> str:
+    wanted = "latest" if version == NEWEST else version
+    run("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", folder, f"@azure/service-bus@{wanted}")
+    package = folder / "node_modules" / "@azure" / "service-bus" / "package.json"
+    return str(json.loads(package.read_text())["version"])
+
+
+def install_java(folder: Path, version: str) -> str:
+    shutil.copy(HERE / "java" / "pom.xml", folder)
+    shutil.rmtree(folder / "lib", ignore_errors=True)
+    wanted = "RELEASE" if version == NEWEST else version
+    run(
+        "mvn",
+        "-q",
+        "-B",
+        "dependency:copy-dependencies",
+        "-DoutputDirectory=lib",
+        f"-Dservicebus.version={wanted}",
+        cwd=folder,
+    )
+    (jar,) = (folder / "lib").glob("azure-messaging-servicebus-*.jar")
+    return jar.stem.removeprefix("azure-messaging-servicebus-")
+
+
+def install_go(folder: Path, version: str) -> str:
+    module = "github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+    shutil.copy(HERE / "go" / "scenario.go", folder)
+    if not (folder / "go.mod").exists():
+        run("go", "mod", "init", "scenario", cwd=folder)
+    run("go", "get", f"{module}@{'latest' if version == NEWEST else 'v' + version}", cwd=folder)
+    run("go", "build", "-o", "scenario", ".", cwd=folder)
+    return run("go", "list", "-m", "-f", "{{.Version}}", module, cwd=folder).removeprefix("v")
+
+
+CLIENTS = (
+    Client(
+        "python",
+        "azure-servicebus",
+        ("7.0.0", "7.4.0", "7.9.0", "7.10.0", "7.12.3", "7.14.3", NEWEST),
+        (),
+        install_python,
+        lambda folder, place: [str(folder / "bin" / "python"), str(HERE / "scenario.py"), json.dumps(place)],
+        flavours=("sync", "asyncio"),
+    ),
+    Client(
+        "javascript",
+        "@azure/service-bus",
+        ("7.0.0", "7.3.0", "7.5.1", "7.7.3", "7.8.1", "7.9.0", NEWEST),
+        ("node", "npm"),
+        install_javascript,
+        lambda folder, place: ["node", str(HERE / "scenario.js"), str(folder), json.dumps(place)],
+    ),
+    Client(
+        "java",
+        "azure-messaging-servicebus",
+        ("7.17.13", NEWEST),
+        ("java", "mvn"),
+        install_java,
+        lambda folder, place: [
+            "java",
+            "-cp",
+            f"{folder / 'lib'}/*",
+            str(HERE / "java" / "Scenario.java"),
+            place["connection_string"],
+        ],
+        parts=9,
+    ),
+    Client(
+        "go",
+        "azservicebus",
+        ("1.8.0", NEWEST),
+        ("go",),
+        install_go,
+        lambda folder, place: [str(folder / "scenario"), place["connection_string"]],
+    ),
+)
+
+
+# --- runs ------------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def emulator() -> Iterator[dict[str, Any]]:
-    """A fresh emulator process with the entities of the scenario: what the scenario needs to find it."""
-    queues = [{"name": "orders"}, {"name": "chats", "requires_session": True}]
+def emulator() -> Iterator[Place]:
+    """A fresh emulator process with the entities of the scenario."""
+    queues = [{"name": "orders"}, {"name": "bills"}, {"name": "chats", "requires_session": True}]
     settings = {"namespaces": [{"name": "contoso", "amqp_port": 0, "http_port": 0, "queues": queues}]}
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "emulator.yaml"
@@ -66,16 +179,16 @@ def emulator() -> Iterator[dict[str, Any]]:
                 process.terminate()
 
 
-def run(python: Path, flavour: str) -> dict[str, str | None]:
+def results_of(client: Client, folder: Path, flavour: str) -> dict[str, str | None]:
     """The error of each part, or None. A scenario that ends without a result is one error."""
     with emulator() as place:
+        command = client.command(folder, place)
+        if flavour:
+            command.insert(-1, flavour)
+        environment = os.environ | {"NODE_EXTRA_CA_CERTS": place["ca_file"]}
         try:
             ended = subprocess.run(
-                [str(python), str(SCENARIO), flavour, json.dumps(place)],
-                capture_output=True,
-                text=True,
-                timeout=LONGEST,
-                check=False,
+                command, capture_output=True, text=True, timeout=LONGEST, check=False, env=environment
             )
         except subprocess.TimeoutExpired:
             return {"start": f"no result within {LONGEST} s"}
@@ -86,24 +199,35 @@ def run(python: Path, flavour: str) -> dict[str, str | None]:
     return results
 
 
-def installed(python: Path) -> str:
-    ask = "import azure.servicebus; print(azure.servicebus.__version__)"
-    return subprocess.run([str(python), "-c", ask], capture_output=True, text=True, check=True).stdout.strip()
+def passes(client: Client) -> bool:
+    """Runs all versions of a client, prints a line for each, and returns whether all parts passed."""
+    all_passed = True
+    for version in client.versions:
+        folder = FOLDERS / f"{client.language}-{version}"
+        folder.mkdir(parents=True, exist_ok=True)
+        installed = client.install(folder, version)
+        for flavour in client.flavours:
+            results = results_of(client, folder, flavour)
+            errors = "".join(f"  {part}: {error}" for part, error in results.items() if error is not None)
+            passed = sum(error is None for error in results.values())
+            all_passed = all_passed and passed == client.parts
+            name = f"{client.package} {flavour}".strip()
+            print(f"{name:<28}{installed:<10}{passed} of {client.parts}{errors}", flush=True)
+    return all_passed
 
 
-def main(versions: list[str]) -> int:
-    failed = False
+def main(languages: list[str]) -> int:
     print(f"{'client':<28}{'version':<10}parts passed")
-    for version in versions or VERSIONS:
-        python = environment(version)
-        for flavour in FLAVOURS:
-            results = run(python, flavour)
-            errors = {part: error for part, error in results.items() if error is not None}
-            failed = failed or bool(errors)
-            passed = f"{len(results) - len(errors)} of 8"
-            why = "".join(f"  {part}: {error}" for part, error in errors.items())
-            print(f"{'azure-servicebus ' + flavour:<28}{installed(python):<10}{passed}{why}", flush=True)
-    return int(failed)
+    passed = True
+    for client in CLIENTS:
+        if languages and client.language not in languages:
+            continue
+        if client.missing:
+            print(f"{client.package:<28}skipped: {' and '.join(client.missing)} not found", flush=True)
+            passed = passed and not os.environ.get("CI")
+        else:
+            passed = passes(client) and passed
+    return int(not passed)
 
 
 if __name__ == "__main__":
