@@ -25,7 +25,7 @@ help:
 	@echo "make test-oldest-spark  the Spark part of them on the oldest Spark"
 	@echo "make unit    run the tests of pure modules, without sockets and Spark"
 	@echo "make faults  every fault that a release survives (SEED=7 to have them strike elsewhere)"
-	@echo "make clients  older and newer versions of the official client on the emulator (ARGS=\"7.0.0 newest\" for some)"
+	@echo "make clients  older and newer versions of the official clients on the emulator (ARGS=\"python go\" for some)"
 	@echo "make soak    faults at random (MINUTES=60 SEED=7)"
 	@echo "make sim     whole incidents at random in one process (RUNS=2000 or MINUTES=10, SEED=7)"
 	@echo "make fuzz    damaged messages at random (MINUTES=10 SEED=7)"

@@ -29,7 +29,7 @@ LONGEST = 240
 """Seconds that one scenario may take."""
 
 Place = dict[str, Any]
-"""What a scenario needs to find the emulator: connection_string, host, port and ca_file."""
+"""What a scenario needs to find the emulator: connection_string, host, port, ca_file, policy and key."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,21 @@ def run(*command: str | Path, cwd: Path | None = None) -> str:
 
 
 def install_python(folder: Path, version: str) -> str:
+    # setuptools: some of these versions import pkg_resources.
+    return install_from_pypi(folder, "azure-servicebus", version, "aiohttp", "setuptools<80")
+
+
+def install_proton(folder: Path, version: str) -> str:
+    return install_from_pypi(folder, "python-qpid-proton", version)
+
+
+def install_from_pypi(folder: Path, package: str, version: str, *others: str) -> str:
     python = folder / "bin" / "python"
     if not python.exists():
         venv.create(folder, with_pip=True, clear=True)
-    wanted = "azure-servicebus" if version == NEWEST else f"azure-servicebus=={version}"
-    # setuptools: some of these versions import pkg_resources.
-    pip = (python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--upgrade")
-    run(*pip, wanted, "aiohttp", "setuptools<80")
-    return run(python, "-c", "import azure.servicebus; print(azure.servicebus.__version__)")
+    wanted = package if version == NEWEST else f"{package}=={version}"
+    run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--upgrade", wanted, *others)
+    return run(python, "-c", f"from importlib.metadata import version; print(version({package!r}))")
 
 
 def install_javascript(folder: Path, version: str) -> str:
@@ -147,6 +154,15 @@ CLIENTS = (
         install_go,
         lambda folder, place: [str(folder / "scenario"), place["connection_string"]],
     ),
+    Client(
+        "proton",
+        "python-qpid-proton",
+        (NEWEST,),
+        (),
+        install_proton,
+        lambda folder, place: [str(folder / "bin" / "python"), str(HERE / "generic.py"), json.dumps(place)],
+        parts=4,
+    ),
 )
 
 
@@ -169,11 +185,14 @@ def emulator() -> Iterator[Place]:
                 assert process.stdout is not None
                 ready = json.loads(process.stdout.readline())
                 (namespace,) = ready["namespaces"]
+                rights = dict(part.split("=", 1) for part in namespace["connection_string"].split(";") if part)
                 yield {
                     "connection_string": namespace["connection_string"],
                     "host": "127.0.0.1",
                     "port": namespace["amqp_port"],
                     "ca_file": ready["ca_file"],
+                    "policy": rights["SharedAccessKeyName"],
+                    "key": rights["SharedAccessKey"],
                 }
             finally:
                 process.terminate()
