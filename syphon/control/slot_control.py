@@ -58,10 +58,10 @@ class Congested:
         """Sets the share of what the namespaces accept that slots may use."""
         self.sending.share = self.receiving.share = share
 
-    def note(self, report: SlotReport, before: SlotReport | None, others: list[SlotReport], now: float) -> None:
+    def record(self, report: SlotReport, before: SlotReport | None, others: list[SlotReport], now: float) -> None:
         """Takes in the report of a slot. `before` is its last one, `others` are the last ones of the other slots."""
         moved, moved_before = report.counters, before.counters if before is not None else Counters()
-        self._note(
+        self._record(
             self.sending,
             moved.forwarded - moved_before.forwarded,
             report.sending,
@@ -69,7 +69,7 @@ class Congested:
             others=[other.sending.per_second for other in others],
             now=now,
         )
-        self._note(
+        self._record(
             self.receiving,
             moved.received - moved_before.received,
             report.receiving,
@@ -78,7 +78,7 @@ class Congested:
             now=now,
         )
 
-    def _note(
+    def _record(
         self, congestion: Congestion, messages: int, new: Traffic, old: Traffic, *, others: list[float], now: float
     ) -> None:
         if messages > 0:
@@ -284,7 +284,7 @@ class SlotControl:
                     self._traces.extend(Traced(report.pair, trace) for trace in report.traces)
                 congested = self._congested.setdefault(report.pair, Congested(DEFAULT_SHARE))
                 others = [each for key, each in self._fresh(report.pair) if key != report.key]
-                congested.note(report, self._reports.get(report.key), others, self._now())
+                congested.record(report, self._reports.get(report.key), others, self._now())
                 self._reports[report.key] = report.model_copy(update={"traces": ()})
                 self._heard[report.key] = self._now()
                 for each in (each for key, each in self._reports.items() if key.job == report.job):

@@ -125,7 +125,7 @@ class EmbeddedSyphon:
     def _move(self, name: str) -> None:
         """Runs a pump on a backlog queue, and on those that ring meanwhile."""
         pair = self._new_pair()
-        pump = self._pump = Pump(pair.secondary, pair.primary, self._note, OPTIONS)
+        pump = self._pump = Pump(pair.secondary, pair.primary, self._count, OPTIONS)
         self._serve(pump, name)
         try:
             for _ in pump.turns():
@@ -163,7 +163,7 @@ class EmbeddedSyphon:
         """Listens again to the queues whose service has ended."""
         ended = [name for name in self._served if not pump.queues[name].is_served]
         if ended:
-            self._learn(pump)
+            self._record_backoffs(pump)
         for name in ended:
             served, received_before = pump.queues[name], self._served.pop(name)
             if served.error is not None:
@@ -174,11 +174,11 @@ class EmbeddedSyphon:
                 self._listener.missed_primary()
             self._listener.arm(name, scan=served.counters.received > received_before)
 
-    def _learn(self, pump: Pump) -> None:
+    def _record_backoffs(self, pump: Pump) -> None:
         """Remembers which destinations back off, and that the others which took a message have worked."""
         failing = pump.backing_off()
         worked, self._worked = self._worked.union(pump.destinations.recovered()), set()
-        for path in worked - {known.path for known in failing}:
+        for path in worked - {backoff.path for backoff in failing}:
             self._gate.forget(path)
         self._gate.record(failing)
 
@@ -196,7 +196,7 @@ class EmbeddedSyphon:
             _namespace(secondary, self._queues[0], now),
         )
 
-    def _note(self, outcome: Outcome) -> None:
+    def _count(self, outcome: Outcome) -> None:
         self.left += outcome.result is Result.LEFT
         if outcome.result is Result.FORWARDED:
             self.forwarded += 1

@@ -29,7 +29,7 @@ from syphon.model import SyphonError
 from . import jvm_archive
 from .java import java_environment
 from .security import PRIVATE, SAFE_PATH, private_folders
-from .session_access import ControlHost, SparkLost, SparkWatch, cores_of, package_zip
+from .session_access import JVM_IS_GONE_WITHIN, ControlHost, SparkLost, SparkWatch, cores_of, package_zip
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -54,9 +54,6 @@ def _can_convert(ask: Callable[[object], bool], value: object) -> bool:
     return "numpy" in sys.modules and ask(value)
 
 
-__all__ = ["JvmWatch", "SparkLost"]
-
-
 class JvmWatch(SparkWatch):
     """Says whether the JVM has ended, and ends this process if its own ending takes too long."""
 
@@ -74,7 +71,7 @@ class JvmWatch(SparkWatch):
         how = f"was killed by signal {-code} ({_name(-code)})" if code < 0 else f"ended with exit code {code}"
         return SparkLost(f"Spark's JVM {how}. No message is lost: those in flight are redelivered. Restart syphon.")
 
-    def wait_for_failure(self, seconds: float) -> SparkLost | None:
+    def wait_for_failure(self, seconds: float = JVM_IS_GONE_WITHIN) -> SparkLost | None:
         """The same, for a caller whose call of Spark has just failed: a process that dies closes its sockets first."""
         if self._jvm is not None and not self._over.is_set():
             with suppress(subprocess.TimeoutExpired):

@@ -26,7 +26,15 @@ from syphon.control import Ending
 from syphon.model import Extra, is_this_machine
 
 from .classic import SparkNotStarted
-from .session_access import CHECK_EVERY, ControlHost, SparkLost, SparkWatch, package_zip, shown_master
+from .session_access import (
+    CHECK_EVERY,
+    JVM_IS_GONE_WITHIN,
+    ControlHost,
+    SparkLost,
+    SparkWatch,
+    package_zip,
+    shown_master,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,7 +82,7 @@ class ConnectWatch(SparkWatch):
     def failure(self) -> SparkLost | None:
         return None if self._over.is_set() else self._failure
 
-    def wait_for_failure(self, seconds: float) -> SparkLost | None:
+    def wait_for_failure(self, seconds: float = JVM_IS_GONE_WITHIN) -> SparkLost | None:
         """The same, for a caller whose call of Spark has just failed: the watch checks twice per second."""
         deadline = time.monotonic() + seconds + SOON
         while self.failure is None and not self._over.is_set() and time.monotonic() < deadline:

@@ -189,7 +189,8 @@ def make(archive: Path) -> str:
 
 
 def _make(archive: Path) -> str:
-    from .session import SMALL_JVM, spark_settings, start_session, stop_session  # it imports this module
+    from .classic import SMALL_JVM, start_session, stop_session  # they import this module
+    from .session import spark_settings
 
     unfinished = archive.with_name(f"{archive.name}.{os.getpid()}.unfinished")
     write = "-XX:AOTCacheOutput" if archive.suffix == ".aot" else "-XX:ArchiveClassesAtExit"

@@ -16,26 +16,12 @@ from syphon.control import Ending, Step
 from syphon.model import SyphonError
 
 from . import jvm_archive
-from .classic import SMALL_JVM, jvm_of, start_session, stop_session
+from .classic import SMALL_JVM, start_session
 from .security import MASKED, PRIVATE, security_settings
 from .session_access import CONNECT, TASK_FAILURES, access_to, cores_of, is_connect, spark_master
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-__all__ = [
-    "SMALL_JVM",
-    "SparkUnusable",
-    "active_session",
-    "check_session",
-    "cores_of",
-    "jvm_of",
-    "session_for_queries",
-    "spark_session",
-    "spark_settings",
-    "start_session",
-    "stop_session",
-]
 
 log = logging.getLogger("syphon.spark")
 

@@ -32,6 +32,8 @@ TASK_FAILURES = 4
 CONNECT = "sc://"
 """How the address of a Spark Connect server begins."""
 CHECK_EVERY = 0.5
+JVM_IS_GONE_WITHIN = 1.0
+"""Seconds from the first failed Spark call to the end of the JVM, if that is the cause."""
 TOO_LONG = "shutdown took too long and was aborted; no message is lost: those in flight are redelivered"
 
 
@@ -144,7 +146,7 @@ class SparkWatch:
         """Why Spark cannot work any more; None while it can, as far as is known."""
         return None
 
-    def wait_for_failure(self, seconds: float) -> SparkLost | None:  # noqa: ARG002
+    def wait_for_failure(self, seconds: float = JVM_IS_GONE_WITHIN) -> SparkLost | None:  # noqa: ARG002
         """The same, for a caller whose call of Spark has just failed: the reason may show a moment later."""
         return self.failure
 

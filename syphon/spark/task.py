@@ -122,7 +122,7 @@ class Load:
     full_since: float | None = None
     uses_a_core: bool = False
 
-    def note(self, window_is_full: bool, now: float, cpu: float) -> None:
+    def turned(self, window_is_full: bool, now: float, cpu: float) -> None:
         """Takes in one turn of the pump. Only in the pump's thread: `cpu` is the time that this thread has used."""
         if not window_is_full:
             self.full_since = None
@@ -246,7 +246,7 @@ class Slot:
             self._report.fault = self._fault(self._pair.fault)
         self._obey(self._reporter.order)
         now = self._runtime.now()
-        self._load.note(self._pump.window_is_full, now, self._runtime.cpu())
+        self._load.turned(self._pump.window_is_full, now, self._runtime.cpu())
         if len(self._outcomes) - self._counted >= COUNTED_AT_ONCE or now - self._counted_at >= COUNTED_AFTER:
             self._count(now)
             # Here and not with the report, which another thread makes.
@@ -285,8 +285,8 @@ class Slot:
         # How long destinations take to answer is counted for the whole slot: it is kept with its first queue.
         send = Durations() if self._stats else self._pump.destinations.send_times
         self._stats.setdefault(handed.queue, Stats(send=send))
-        for known in handed.failing:
-            self._pump.back_off(known)
+        for backoff in handed.failing:
+            self._pump.back_off(backoff)
         self._pump.serve(handed.queue, deferred=handed.deferred, waiting=handed.waiting)
         # Last: the reporter's thread must not report the end of the service before as that of this one.
         self._taken_up[handed.queue] = handed.number

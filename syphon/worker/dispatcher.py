@@ -25,8 +25,7 @@ from syphon.spark import JobResult, new_job
 from syphon.transfer import MOST_QUEUES, DestinationBackoff, Ended, Ring, WaitingMessages
 
 from .backoffs import Backoffs
-from .running_slot import RunningSlot, SlotEvent, SlotState
-from .slot_budget import SlotBudget
+from .slots import RunningSlot, SlotBudget, SlotEvent, SlotState
 
 FIRST_RETRY, LONGEST_RETRY = 2.0, 120.0
 """Seconds between attempts while something fails: they double from the first to the longest."""
@@ -167,7 +166,7 @@ class Dispatcher:
         if report is None or report is slot.report:
             return
         slot.receive(report, self._now())
-        self._learn(report)
+        self._record_backoffs(report)
         if report.fault is not None:  # before the slot has abandoned its messages in flight
             self._listening.fault(report.fault)
         if report.is_primary_connected:
@@ -183,16 +182,16 @@ class Dispatcher:
                 self._take_back(slot, handed.queue)  # the slot was ending when the order arrived
                 self.queues[handed.queue].ring = Ring.NEW
 
-    def _learn(self, report: SlotReport) -> None:
+    def _record_backoffs(self, report: SlotReport) -> None:
         """Records which destinations back off, and forgets those that have taken a message since."""
-        failing = {EntityPath.of(known.path).key for known in report.backing_off}
+        failing = {EntityPath.of(backoff.path).key for backoff in report.backing_off}
         recovered = {EntityPath.of(path).key for path in report.recovered}
-        for known in self._backoffs.failing():
-            key = EntityPath.of(known.path).key
+        for backoff in self._backoffs.failing():
+            key = EntityPath.of(backoff.path).key
             stats = (queue.stats.destinations.get(key) for queue in report.queues)
             has_worked = key in recovered or any(found is not None and found.forwarded for found in stats)
             if key not in failing and has_worked:
-                self._backoffs.forget(known.path)
+                self._backoffs.forget(backoff.path)
         self._backoffs.record(report.backing_off)
 
     def _service_ended(self, slot: RunningSlot, report: QueueReport) -> None:
@@ -283,7 +282,7 @@ class Dispatcher:
         work.number += 1
         work.slots += 1
         failing = self._backoffs.failing()[:MOST_FAILING]
-        waiting = {EntityPath.of(known.path).key for known in failing}.union(self._listening.waiting(work.name))
+        waiting = {EntityPath.of(backoff.path).key for backoff in failing}.union(self._listening.waiting(work.name))
         return HandOver(queue=work.name, number=work.number, waiting=tuple(sorted(waiting)), failing=failing)
 
     def _start(self, works: list[QueueWork]) -> RunningSlot | None:
@@ -293,12 +292,12 @@ class Dispatcher:
         handed = {work.name: self._next_hand_over(work) for work in works}
         job = new_job()
         slot = self._slots[job] = RunningSlot(job, self._now(), dict(handed))
-        known = self._backoffs.backing_off()
+        backing_off = self._backoffs.backing_off()
 
         def run() -> None:
             result: JobResult | BaseException
             try:
-                result = self._run_job(job, tuple(handed.values()), known)
+                result = self._run_job(job, tuple(handed.values()), backing_off)
             except BaseException as error:  # it must end the worker; raised in this thread, it would be lost
                 result = error
             self._events.append(lambda: self._job_ended(slot, result))
@@ -363,7 +362,7 @@ class Dispatcher:
             self._listening.fault(result.fault)
         last = result.reports[-1] if result.reports else None
         if last is not None:
-            self._learn(last)
+            self._record_backoffs(last)
         for handed in list(slot.queues.values()):
             found = last.of(handed.queue) if last is not None else None
             if result.error:

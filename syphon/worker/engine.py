@@ -67,7 +67,7 @@ def running_engine(
                     writer.finish(ending.left_for(Step.LEDGER) if ending.has_begun else None, say)
         except Exception as error:
             # The watch knows more than the error of a Spark call whose JVM has died.
-            lost = None if isinstance(error, SyphonError) else watch.wait_for_failure(1.0)
+            lost = None if isinstance(error, SyphonError) else watch.wait_for_failure()
             if lost is None:
                 raise
             raise lost from error

@@ -26,7 +26,7 @@ from syphon.transfer import DestinationBackoff, Listener, PumpOptions
 from .backoffs import Backoffs
 from .dispatcher import FIRST_RETRY, LONGEST_RETRY, Dispatcher, QueueWork
 from .pauses import Pauses
-from .slot_budget import SlotBudget
+from .slots import SlotBudget
 
 log = logging.getLogger(__name__)
 
@@ -166,7 +166,7 @@ class PairWorker:
                 cause = self._open() or self._serve()
                 if cause is None:
                     return
-                self._note_fault(cause)
+                self._record_fault(cause)
                 self._close()
                 self._wait_for_set_up()
         except BaseException as error:
@@ -191,19 +191,19 @@ class PairWorker:
             if (cause := listener.pair.side_fault) is not None:
                 return cause
             if connected_at is not None and time.monotonic() >= connected_at + PROVEN:
-                self._note_success()
+                self._record_recovery()
             dispatcher.news.wait(TURN)
         return None
 
     # --- a fault -------------------------------------------------------------------------------------------------
 
-    def _note_fault(self, cause: SideFault) -> None:
+    def _record_fault(self, cause: SideFault) -> None:
         now, before = time.monotonic(), self.fault
         self.fault = PairFault(cause, before.since if before else now, self._retry, now + self._retry)
         self._retry = min(2 * self._retry, LONGEST_SET_UP)
         self._hurry.clear()
 
-    def _note_success(self) -> None:
+    def _record_recovery(self) -> None:
         fault, self.fault, self._retry = self.fault, None, FIRST_SET_UP
         if fault is not None:
             lasted = duration(round(time.monotonic() - fault.since))

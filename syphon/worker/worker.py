@@ -20,13 +20,11 @@ from syphon.spark import Jobs, SparkWatch
 
 from .pair_worker import PairFault, PairWorker
 from .pauses import Pauses
-from .slot_budget import SlotBudget
+from .slots import SlotBudget
 
 log = logging.getLogger(__name__)
 
 TURN = 0.2
-JVM_IS_GONE_WITHIN = 1.0
-"""Seconds from the first failed Spark call to the end of the JVM, if that is the cause."""
 
 
 class Worker:
@@ -85,7 +83,7 @@ class Worker:
             )
         if reason is not None and not isinstance(reason, Faulted):
             # The watch knows more than the error of a Spark call whose JVM has died.
-            reason = self._watch.wait_for_failure(JVM_IS_GONE_WITHIN) or reason
+            reason = self._watch.wait_for_failure() or reason
         return self._shut_down(reason, turned)
 
     def _check_faults(self) -> Faulted | None:

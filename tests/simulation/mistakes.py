@@ -41,7 +41,7 @@ from syphon.worker.drain.emptiness import EmptinessCheck, PeekCount
 from syphon.worker.drain.pair_drain import PairDrain
 from syphon.worker.drain.queue_drain import QueueDrain
 from syphon.worker.drain.queue_state import DrainState
-from syphon.worker.slot_budget import SlotBudget
+from syphon.worker.slots import SlotBudget
 
 from .incident import Kind, Mode
 

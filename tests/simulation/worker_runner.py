@@ -12,7 +12,7 @@ from syphon.transfer import DestinationBackoff, Listener, PumpOptions
 from syphon.worker.backoffs import Backoffs
 from syphon.worker.dispatcher import Dispatcher
 from syphon.worker.pair_worker import BACKSTOP, LINGER, TURN
-from syphon.worker.slot_budget import SlotBudget
+from syphon.worker.slots import SlotBudget
 
 from .connections import simulated_namespace
 from .control import SimulatedControl

@@ -191,8 +191,8 @@ class PairDrain:
     def _has_tried_enough(self) -> bool:
         """Whether each throttled destination was tried several times: waiting alone is no reason to give up."""
         # Not those whose back-off is over: they have accepted messages since, or have none left.
-        throttled = [known for known in self.backoffs.backing_off() if known.error == DestinationBusy.__name__]
-        return all(known.failures >= LEAST_ATTEMPTS for known in throttled)
+        throttled = [backoff for backoff in self.backoffs.backing_off() if backoff.error == DestinationBusy.__name__]
+        return all(backoff.failures >= LEAST_ATTEMPTS for backoff in throttled)
 
     def _run_job(self, jobs: Jobs, share: LimitShare) -> JobResult:
         by_attempts = sorted(self._queues_to_serve, key=lambda queue: queue.attempts)
@@ -224,7 +224,7 @@ class PairDrain:
     def _only_waits(self, queue: QueueDrain) -> bool:
         """Whether all remaining messages are for missing or disabled destinations: patience does not help them."""
         absent = {
-            EntityPath.of(known.path).key for known in self.backoffs.backing_off() if known.error in NEED_A_PERSON
+            EntityPath.of(backoff.path).key for backoff in self.backoffs.backing_off() if backoff.error in NEED_A_PERSON
         }
 
         def can_move(message: Peeked) -> bool:

@@ -20,9 +20,6 @@ from .queue_state import DrainState
 from .result import DrainProgress, DrainResult, QueueProgress
 from .shared_limit import SharedLimit
 
-JVM_IS_GONE_WITHIN = 1.0
-"""Seconds from the first failed Spark call to the end of the JVM, if that is the cause."""
-
 
 class Drain:
     """Drains all queues of all pairs, once."""
@@ -75,7 +72,7 @@ class Drain:
                 self._end(FAULTED)
             self._wait(every)
         if self._lost is None and any(queue.state is DrainState.FAILED for queue in self.queues):
-            self._lost = engine.watch.wait_for_failure(JVM_IS_GONE_WITHIN)
+            self._lost = engine.watch.wait_for_failure()
         self._count_cut_off()
         show(self.progress())
 
@@ -136,7 +133,7 @@ class Drain:
 
     def progress(self) -> DrainProgress:
         """The progress of the drain, including the running jobs."""
-        backing_off = tuple(known for pair in self._pairs for known in pair.backoffs.backing_off())
+        backing_off = tuple(backoff for pair in self._pairs for backoff in pair.backoffs.backing_off())
         limits = self._limits()
         queues = tuple(self._progress_of(queue, limits.get(queue.pair.name, RateLimit())) for queue in self.queues)
         return DrainProgress(queues, backing_off, limits, self.is_stopping)

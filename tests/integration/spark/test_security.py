@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from syphon.spark.classic import jvm_of
 from syphon.spark.security import (
     DISK_SECURITY,
     MASKED,
@@ -23,7 +24,6 @@ from syphon.spark.security import (
     private_folders,
     security_settings,
 )
-from syphon.spark.session import jvm_of
 from tests.support.local_ports import listening_ports
 from tests.support.processes import command_line, descendants_of
 from tests.support.spark_attack import CHUNK, call_rpc, fetch_block

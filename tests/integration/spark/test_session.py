@@ -14,7 +14,8 @@ import pytest
 from syphon.config import PipelineSettings
 from syphon.ledger import packed_file
 from syphon.spark.classic import _environment
-from syphon.spark.session import LARGEST_DIRECT_RESULT, SparkUnusable, check_session, cores_of, spark_settings
+from syphon.spark.session import LARGEST_DIRECT_RESULT, SparkUnusable, check_session, spark_settings
+from syphon.spark.session_access import cores_of
 from syphon.worker.pair_worker import MOST_OUTCOMES
 from tests.support.ledger_rows import ORIGIN, outcome
 from tests.unit.spark.test_container_limits import write

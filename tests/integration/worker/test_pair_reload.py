@@ -9,7 +9,7 @@ from syphon.config import Config, PairSettings
 from syphon.transfer import DestinationBackoff
 from syphon.worker.pair_worker import PairWorker
 from syphon.worker.pauses import Pauses
-from syphon.worker.slot_budget import SlotBudget
+from syphon.worker.slots import SlotBudget
 from tests.integration.transfer.conftest import BACKLOG, TwoNamespaces, aliased, emulator_with_backlog
 
 

@@ -16,7 +16,7 @@ from syphon.spark.session_access import SparkLost
 from syphon.transfer import DestinationBackoff, Ended, Ring, WaitingMessages
 from syphon.worker.backoffs import Backoffs
 from syphon.worker.dispatcher import FIRST_RETRY, SHORT_LEASE, STARTS_WITHIN, Dispatcher
-from syphon.worker.slot_budget import SlotBudget
+from syphon.worker.slots import SlotBudget
 
 QUEUES = tuple(f"contoso/x-servicebus-transfer/{number}" for number in range(4))
 FIRST, SECOND, THIRD, _ = QUEUES

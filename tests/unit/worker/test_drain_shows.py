@@ -56,7 +56,7 @@ def test_the_last_progress_is_that_of_the_end() -> None:  # X7
     drain = Drain([SelectedQueue(PAIR, QUEUE)], DrainOptions(), {(PAIR.name, QUEUE): 3})
     (pair,) = drain._pairs
     pair._emptiness = cast(Any, scene)
-    watch = SimpleNamespace(failure=None, wait_for_failure=lambda _: None)
+    watch = SimpleNamespace(failure=None, wait_for_failure=lambda: None)
     engine = SimpleNamespace(control_server=SlotControl(), jobs=scene, ending=Ending(), watch=watch)
     drain.run(cast(Engine, engine), scene.show, every=60.0)
     first, last = scene.shown[0], scene.shown[-1]

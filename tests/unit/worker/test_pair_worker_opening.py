@@ -16,7 +16,7 @@ from syphon.worker import pair_worker
 from syphon.worker.dispatcher import FIRST_RETRY, LONGEST_RETRY
 from syphon.worker.pair_worker import PairWorker
 from syphon.worker.pauses import Pauses
-from syphon.worker.slot_budget import SlotBudget
+from syphon.worker.slots import SlotBudget
 
 PAIR = PairSettings.model_validate(
     {"name": "contoso", "primary": {"namespace": "contoso.example"}, "secondary": {"namespace": "contoso-dr.example"}}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from syphon.worker.slot_budget import SlotBudget
+from syphon.worker.slots import SlotBudget
 
 
 def taken(*pairs: str, most: int) -> SlotBudget:

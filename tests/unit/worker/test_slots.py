@@ -9,7 +9,7 @@ import pytest
 from syphon.control import HandOver
 from syphon.control.protocol import SlotReport
 from syphon.transfer import MOST_QUEUES
-from syphon.worker.running_slot import TRANSITIONS, RunningSlot, SlotEvent, SlotState
+from syphon.worker.slots import TRANSITIONS, RunningSlot, SlotEvent, SlotState
 
 WAYS = {
     SlotState.STARTING: (),
