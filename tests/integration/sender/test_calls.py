@@ -48,7 +48,7 @@ def test_a_message_that_the_primary_refused_is_in_the_backlog_alone(paired: Pair
 def test_a_primary_that_takes_the_connection_and_says_nothing_is_failed_over(
     paired: PairedEmulator, kind: Outage
 ) -> None:  # F3
-    """The SDK alone would wait for ever, whatever its timeout."""
+    """The SDK alone would wait forever, whatever its timeout."""
     client = paired.pair(operation_timeout=SOON, allow_short_timeouts=True)
     sender = client.get_queue_sender("orders")
     paired.outage(kind)

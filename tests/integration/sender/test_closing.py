@@ -1,4 +1,4 @@
-"""Closing: a send under way finishes or fails, and no call hangs."""
+"""Closing: a send in flight finishes or fails, and no call hangs."""
 
 from __future__ import annotations
 

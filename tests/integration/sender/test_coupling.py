@@ -328,7 +328,7 @@ def test_the_five_seconds_on_the_real_clock(paired: PairedEmulator, side: str) -
         send(client)
 
 
-def test_a_send_under_way_when_its_client_is_closed_ends_with_the_clear_error(paired: PairedEmulator) -> None:  # C1
+def test_a_send_in_flight_when_its_client_is_closed_ends_with_the_clear_error(paired: PairedEmulator) -> None:  # C1
     client = paired.pair(manual_clock=False)
     sender = client.get_queue_sender("orders")
     sender.send_messages(ServiceBusMessage("x"))

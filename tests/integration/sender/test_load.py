@@ -1,4 +1,4 @@
-"""The primary taken away and given back three times under load: twenty senders, 2,000 messages a second.
+"""The primary unavailable three times under load: twenty senders, 2,000 messages per second.
 
 The test looks for every message whose send returned, by its id, at its destination, after the syphon has run.
 """

@@ -55,7 +55,7 @@ def test_two_connection_strings_make_a_pair_with_its_backlog_queues(paired: Pair
     assert {queue.name for queue in paired.emulator.call(paired.secondary.queues)} == {QUEUE_0, QUEUE_1}
 
 
-def test_a_primary_that_is_away_can_be_paired(paired: PairedEmulator, caplog: pytest.LogCaptureFixture) -> None:  # F1
+def test_an_unavailable_primary_can_be_paired(paired: PairedEmulator, caplog: pytest.LogCaptureFixture) -> None:  # F1
     """An application that is started in the middle of an outage."""
     paired.outage(Outage.REFUSE)
     paired.pair().get_queue_sender("orders").send_messages(ServiceBusMessage("a"))
@@ -63,7 +63,7 @@ def test_a_primary_that_is_away_can_be_paired(paired: PairedEmulator, caplog: py
     assert "continuing without the check" in caplog.text
 
 
-def test_fewer_queues_than_asked_for_are_used_and_counted(paired: PairedEmulator) -> None:  # F1, P5
+def test_fewer_queues_than_requested_are_used_and_counted(paired: PairedEmulator) -> None:  # F1, P5
     paired.fault(Fault(Action.ERROR, Operation.MANAGE, QUEUE_1, condition="amqp:internal-error"), "contoso-dr")
     primary, secondary = map(ServiceBusClient.from_connection_string, strings(paired))
     pauses: list[float] = []
@@ -182,7 +182,7 @@ def test_without_provisioning_a_wrong_key_of_the_secondary_is_told_at_once(polic
 
 
 @pytest.mark.parametrize("api", ["sync"])
-def test_without_provisioning_a_secondary_that_is_away_can_be_paired(
+def test_without_provisioning_an_unavailable_secondary_can_be_paired(
     paired: PairedEmulator, caplog: pytest.LogCaptureFixture
 ) -> None:  # F1
     """The queues are there, and the primary works: the application can start."""
@@ -258,7 +258,7 @@ def test_a_timeout_that_is_long_enough_is_no_reason_to_check(
     assert looks == []
 
 
-def test_a_sender_that_may_not_look_is_not_warned(
+def test_a_sender_that_may_not_check_is_not_warned(
     policies: BackgroundEmulator, caplog: pytest.LogCaptureFixture
 ) -> None:  # S8
     caplog.set_level(logging.INFO)

@@ -53,7 +53,7 @@ def made(environ: dict[str, str]) -> Path:
     return file
 
 
-def test_an_archive_that_is_there_is_used(environ: dict[str, str]) -> None:
+def test_an_existing_archive_is_used(environ: dict[str, str]) -> None:
     assert options_for("-Xms48m", environ) == "-Xms48m"
     file = made(environ)
     assert options_for("-Xms48m", environ) == f"-Xms48m {AS_IT_IS} -XX:SharedArchiveFile={file}"
@@ -196,7 +196,7 @@ def test_one_process_makes_an_archive_that_is_not_there(environ: dict[str, str],
     assert importlib.util.find_spec(name) is not None
 
 
-def test_an_archive_that_is_there_is_not_made_again(environ: dict[str, str], makers: list[list[str]]) -> None:
+def test_an_existing_archive_is_not_made_again(environ: dict[str, str], makers: list[list[str]]) -> None:
     file = made(environ)
     make_in_background(environ)
     assert makers == []

@@ -79,7 +79,7 @@ def test_the_rows_of_a_slot_do_not_wait_on_its_executor(spark: SparkSession) -> 
 
 
 def session(**settings: str) -> Any:
-    """A session, as far as its settings are looked at."""
+    """A session, as far as its settings are read."""
     return SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: settings))
 
 

@@ -111,7 +111,7 @@ def test_what_can_never_arrive_is_dead_lettered_and_said(pair: EmulatedPair) -> 
 
 
 @on_shared_spark
-def test_queues_beyond_the_count_are_drained_when_that_is_asked_for_and_stay_where_they_are(
+def test_queues_beyond_the_count_are_drained_on_request_and_stay_where_they_are(
     tmp_path: Path,
 ) -> None:  # P4
     with emulated_pair(tmp_path, queues=4) as pair:
@@ -148,7 +148,7 @@ def test_a_limit_is_kept_to_the_message(pair: EmulatedPair) -> None:
 
 
 @on_shared_spark
-def test_only_what_was_asked_for_is_moved(pair: EmulatedPair) -> None:
+def test_only_matching_messages_are_moved(pair: EmulatedPair) -> None:
     pair.put([aliased(number, DESTINATIONS[number % 3]) for number in range(30)])
     code, result = pair.drained_here("--destination", "billing/*", "--after", "1h")
     assert code == 0, result
@@ -184,7 +184,7 @@ def test_a_pattern_that_matches_nothing_is_no_success_and_slashes_and_capitals_d
 
 
 @on_shared_spark
-def test_a_destination_that_takes_nothing_does_not_hold_up_the_others(pair: EmulatedPair) -> None:  # S3, S4
+def test_an_unavailable_destination_does_not_hold_up_the_others(pair: EmulatedPair) -> None:  # S3, S4
     pair.control("contoso", "PUT", "quota", {"entity": "orders", "bytes": 0})
     pair.put([aliased(number, DESTINATIONS[number % 3]) for number in range(90)])
     code, result = pair.drained_here("--patience", "8s")
@@ -205,7 +205,7 @@ def test_a_destination_that_takes_nothing_does_not_hold_up_the_others(pair: Emul
 
 
 @on_shared_spark
-def test_ctrl_c_finishes_what_is_in_hand_and_gives_back_the_rest(pair: EmulatedPair) -> None:
+def test_ctrl_c_finishes_what_is_in_flight_and_abandons_the_rest(pair: EmulatedPair) -> None:
     pair.put([aliased(number, "orders") for number in range(2000)])
     drain = pair.drain("--json", "--rate", "100")
     eventually(lambda: drain.progress().get("moved", 0) > 50, what=lambda: drain.said)

@@ -1,4 +1,4 @@
-"""Counting by peek: it proves that a queue is empty, and also counts the messages that were not asked for (D4)."""
+"""Counting by peek: it proves that a queue is empty, and also counts the messages that do not match (D4)."""
 
 from __future__ import annotations
 

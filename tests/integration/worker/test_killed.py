@@ -20,7 +20,7 @@ on_shared_spark = pytest.mark.usefixtures("spark")
 
 MESSAGES = 3000
 WINDOW = 4000
-"""The messages that a slot may have in hand: no more can arrive twice."""
+"""The messages that a slot may have in flight: no more can arrive twice."""
 
 
 @pytest.fixture

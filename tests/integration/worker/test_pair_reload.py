@@ -31,7 +31,7 @@ def pair_of(config: Config) -> PairSettings:
     return pair
 
 
-def test_a_rename_reaches_messages_that_the_listener_has_already_looked_at() -> None:  # S3, D16
+def test_a_rename_reaches_messages_that_the_listener_has_already_scanned() -> None:  # S3, D16
     """They waited for a destination that backs off. By the new settings they go to another one, which does not."""
     with emulator_with_backlog() as emulator:
         namespaces = TwoNamespaces(emulator)

@@ -133,7 +133,7 @@ def test_one_answer_ends_the_silence() -> None:
 
 
 def test_the_last_report_is_sent_when_the_thread_has_ended_and_is_the_last_one() -> None:  # X7
-    """Beside it, a report that is under way would say afterwards that the slot still runs."""
+    """Beside it, a report in flight would say afterwards that the slot still runs."""
     driver = Driver(awaits_queues=True)
     driver.reporter.start()
     driver.turn(2)
@@ -144,7 +144,7 @@ def test_the_last_report_is_sent_when_the_thread_has_ended_and_is_the_last_one()
     assert driver.numbers == [1, 2, 3, 4]
 
 
-def test_a_driver_that_is_gone_does_not_hold_up_the_end() -> None:
+def test_an_unreachable_driver_does_not_hold_up_the_end() -> None:
     driver = Driver()
     driver.answers = [NO_ANSWER]
     driver.reporter.end()

@@ -34,7 +34,7 @@ def test_received_is_forwarded_and_dead_lettered_and_left_and_unaccounted(ended:
 
 
 @given(st.lists(attempts()), st.lists(attempts()))
-def test_what_is_under_way_is_shown_and_not_kept(ended: list[QueueAttempt], live: list[QueueAttempt]) -> None:
+def test_what_is_in_flight_is_shown_and_not_kept(ended: list[QueueAttempt], live: list[QueueAttempt]) -> None:
     totals = Totals().with_ended(ended)
     before = asdict(totals)
     shown = totals.with_live(live)

@@ -65,9 +65,7 @@ def test_a_slot_that_used_a_core_and_does_so_no_more_is_not_saturated() -> None:
 def test_a_slot_that_becomes_busy_after_a_long_calm_is_saturated_as_soon() -> None:
     load, now = after(100 * SATURATED_AFTER, 0.0)
     cpu = load.cpu
-    for turn in range(
-        1, round(2 * SATURATED_AFTER / TURN) + 1
-    ):  # it measures in periods, and this one may be under way
+    for turn in range(1, round(2 * SATURATED_AFTER / TURN) + 1):  # it measures in periods, and this one may have begun
         load.turned(False, now + turn * TURN, cpu + turn * TURN)
     assert load.is_saturated(now + 2 * SATURATED_AFTER)
 

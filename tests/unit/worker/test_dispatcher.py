@@ -203,7 +203,7 @@ def test_a_quiet_queue_is_listened_to_again_and_can_be_handed_out_again(scene: S
     assert scene.dispatcher.queues[FIRST].is_working
 
 
-def test_a_queue_from_which_messages_were_received_is_looked_through_by_peeking(scene: Scene) -> None:  # S7
+def test_a_queue_from_which_messages_were_received_is_scanned_by_peeking(scene: Scene) -> None:  # S7
     scene.rings(FIRST)
     scene.jobs[0].reports()
     scene.jobs[0].ends_service(FIRST, Ended.QUIET, left=3)

@@ -56,7 +56,7 @@ class Scene:
         self.job_takes = 0.0
         self.most_slots = 1
         self.messages: list[Peeked] | None = None
-        """What peeks find; without it, one message that was asked for."""
+        """What peeks find; without it, one matching message."""
 
     def count(self, queue: str, wants: Callable[[Peeked], bool], most: int) -> PeekCount:
         if self.messages is None:
@@ -146,28 +146,28 @@ def test_messages_that_came_after_their_queue_was_empty_are_counted_and_named() 
     assert not all(queue.empty_since for queue in scene.queues), "it did not stay empty"
 
 
-def test_a_queue_with_messages_that_were_not_asked_for_is_looked_at_once() -> None:  # X2
+def test_a_queue_with_messages_that_do_not_match_is_peeked_once() -> None:  # X2
     scene = Filling({"b": 5}, {"a": 1}, {})
     scene.others = 1000
     scene.drain._drain(cast(Jobs, scene))
     assert scene.served == ["b"]
 
 
-def test_the_last_open_queue_does_not_end_the_drain_before_the_empty_ones_are_looked_at_again() -> None:  # X2, X7
+def test_the_last_open_queue_does_not_end_the_drain_before_the_empty_ones_are_peeked() -> None:  # X2, X7
     """The command ends as soon as all states are final: it must not find them so while there are more peeks."""
     scene = Filling({"b": 5}, {"a": 1}, {})
-    looked: list[tuple[str, bool]] = []
+    peeked: list[tuple[str, bool]] = []
     count = scene.count
 
     def noted(queue: str, wants: Callable[[Peeked], bool], most: int) -> PeekCount:
-        looked.append((queue, not scene.drain.open_queues))
+        peeked.append((queue, not scene.drain.open_queues))
         return count(queue, wants, most)
 
     cast(Any, scene).count = noted
     scene.drain.peek()
     scene.drain._drain(cast(Jobs, scene))
     assert scene.served == ["b", "a"]
-    assert not any(is_over for _, is_over in looked)
+    assert not any(is_over for _, is_over in peeked)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_the_last_open_queue_does_not_end_the_drain_before_the_empty_ones_are_lo
         (Faulted("The credentials are refused."), [DrainState.EMPTY, DrainState.FAILED]),
     ],
 )
-def test_an_empty_queue_that_cannot_be_looked_at_again_hides_nothing_and_holds_up_no_other(
+def test_an_empty_queue_that_cannot_be_peeked_hides_nothing_and_holds_up_no_other(
     error: SyphonError, states: list[DrainState]
 ) -> None:  # X2, X7
     scene = Filling({"b": 5}, {"a": 1}, {})

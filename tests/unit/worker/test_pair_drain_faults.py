@@ -44,7 +44,7 @@ class Failing(Scene):
 
 
 def test_a_slot_whose_side_is_faulted_fails_the_queues_that_are_open() -> None:  # C1, C3
-    """Without that the drain would wait for ever: only final states end it."""
+    """Without that the drain would wait forever: only final states end it."""
     fault = SideFault.of("primary", Faulted(REFUSED))
     scene = Failing(of_job=fault)
     scene.drain._run(cast(Jobs, scene))

@@ -1,4 +1,4 @@
-"""The drain of one queue: what it says of the messages that were not asked for. What peeks find is given (X2, X7)."""
+"""The drain of one queue: what it says of the messages that do not match. What peeks find is given (X2, X7)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.worker.test_pair_drain import PAIR
 
 
 class Peeks:
-    """A queue with messages that were asked for, and others."""
+    """A queue with matching messages, and others."""
 
     def __init__(self, wanted: int, others: int = 0) -> None:
         self._found = PeekCount(wanted, others)
@@ -24,29 +24,29 @@ class Peeks:
         return self._found
 
 
-def looked(wanted: int, others: int = 0) -> QueueDrain:
+def peeked(wanted: int, others: int = 0) -> QueueDrain:
     queue = QueueDrain(PAIR, "q", DrainOptions(), Backoffs("contoso"), None)
     queue.peek(cast(EmptinessCheck, Peeks(wanted, others)))
     return queue
 
 
-def test_a_queue_with_none_of_the_messages_that_were_asked_for_says_how_many_others_it_has() -> None:  # X2, X7
-    queue = looked(wanted=0, others=7)
+def test_a_queue_without_a_matching_message_says_how_many_others_it_has() -> None:  # X2, X7
+    queue = peeked(wanted=0, others=7)
     queue.count_rest(cast(EmptinessCheck, None))
     assert (queue.state, queue.remaining, queue.others) == (DrainState.EMPTY, 0, 7)
     assert DrainResult((queue,), 1.0).has_no_match  # the filter may be mistaken
 
 
 def test_a_queue_that_is_really_empty_is_no_mistake_of_the_filter() -> None:  # X2
-    assert not DrainResult((looked(wanted=0, others=0),), 1.0).has_no_match
+    assert not DrainResult((peeked(wanted=0, others=0),), 1.0).has_no_match
 
 
-def test_a_look_that_finds_a_message_has_not_counted_the_others() -> None:  # X7
-    assert looked(wanted=1, others=3).others is None  # the count ended early
+def test_a_peek_that_finds_a_message_has_not_counted_the_others() -> None:  # X7
+    assert peeked(wanted=1, others=3).others is None  # the count ended early
 
 
 def test_the_last_error_stays_when_a_drain_ends_without_one() -> None:  # X2
-    queue = looked(wanted=1)
+    queue = peeked(wanted=1)
     queue.error = str(Interrupted("The connection was lost."))
     queue.happened(DrainEvent.HELD_UP)
     assert queue.error == "The connection was lost."
