@@ -125,6 +125,11 @@ class SlotReport(BaseModel):
         return AttemptKey(self.job, self.slot, self.attempt)
 
     @property
+    def position(self) -> tuple[int, int]:
+        """Where it stands among the reports of its slot: a later one is greater."""
+        return self.attempt, self.number
+
+    @property
     def counters(self) -> Counters:
         """The counters of all its queues."""
         return Counters.total(queue.counters for queue in self.queues)

@@ -163,7 +163,7 @@ class Dispatcher:
     def _read(self, slot: RunningSlot) -> None:
         """Reads the newest report of a slot."""
         report = self._control.report_of(slot.job)
-        if report is None or report is slot.report:
+        if report is None or (slot.report is not None and report.position <= slot.report.position):
             return
         slot.receive(report, self._now())
         self._record_backoffs(report)

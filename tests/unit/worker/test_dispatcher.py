@@ -55,6 +55,7 @@ class Running:
         self.job = job
         self.queues = {handed.queue: handed for handed in queues}
         self.counters = dict[str, Counters]()
+        self.numbered = 0
 
     @property
     def orders(self) -> dict[str, HandOver]:
@@ -103,7 +104,9 @@ class Running:
             for name, each in handed.items()
         )
         more.pop("ended", None)
-        return SlotReport(pair="contoso", job=self.job, slot=0, attempt=0, started_at=0, **{"queues": found, **more})
+        self.numbered += 1
+        report = {"queues": found, "number": self.numbered, **more}
+        return SlotReport(pair="contoso", job=self.job, slot=0, attempt=0, started_at=0, **report)
 
 
 class Scene:
