@@ -116,7 +116,7 @@ class SlotReport(BaseModel):
     error: str = ""
     fault: SideFault | None = None
     number: int = 0
-    """Counts the reports of this attempt. The driver takes each number once."""
+    """Counts the reports of this attempt. The driver accepts each number once."""
     hold: float = 0.0
     """Seconds for which the driver may hold the answer until it has something new to say."""
 

@@ -1,4 +1,4 @@
-"""The reporter of a slot: it sends the slot's reports to the driver, and keeps the order that came back (D7).
+"""The reporter of a slot: it sends the slot's reports to the driver, and keeps the order that answers them (D7).
 
 It has a thread of its own: the pump must not wait for the driver, and the driver may hold an answer.
 """
@@ -93,7 +93,7 @@ class Reporter:
     ) -> None:
         """`report` makes the next report; `on_silence` is called when the driver has been silent for too long.
 
-        With `awaits_queues` the driver may hold its answers, so that a queue that rings comes to this slot at once.
+        With `awaits_queues` the driver may hold its answers, so that a queue that rings reaches this slot at once.
         """
         self._control = control
         self._report = report
@@ -109,8 +109,8 @@ class Reporter:
         self._thread = runtime.thread(self._run, "reporter")
 
     def start(self) -> None:
-        # The first report goes out before the pump takes its first message: a job that is over must take none, and
-        # work that the driver cannot hear of must not be done. Spark retries the task, and then fails the job.
+        # The first report goes out before the pump receives a message: a job that is over must receive none, and work
+        # that the driver cannot hear of must not be done. Spark retries the task, and then fails the job.
         try:
             self.order = self._post(hold=0.0)
         except NO_ANSWER as error:
@@ -134,7 +134,7 @@ class Reporter:
             pause = SHORTEST_PAUSE if self._hold and was_heard and not self.order.stop else REPORT_EVERY
 
     def _exchange(self, hold: float) -> bool:
-        """Sends a report, and takes the order. Returns whether the driver answered."""
+        """Sends a report, and keeps the order. Returns whether the driver answered."""
         try:
             self.order = self._post(hold)
         except NO_ANSWER:

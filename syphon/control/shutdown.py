@@ -33,7 +33,7 @@ class Shares:
     spark: float
 
     def until_end_of(self, step: Step) -> float:
-        """Seconds from the beginning of the ending to the end of a step, if each step before took all of its share."""
+        """Seconds from the start of the shutdown to the end of a step, if each step before used all of its share."""
         return sum((self.slots, self.sides, self.ledger, self.spark)[: step + 1])
 
 

@@ -187,7 +187,7 @@ class SlotControl:
     def set_rate(self, pair: str, rate: float | None, share: float = DEFAULT_SHARE) -> None:
         """Sets the messages per second that all slots of a pair may receive together.
 
-        `share` is the share of what a throttled namespace takes that they use.
+        `share` is the share of what a throttled namespace accepts that they use.
         """
         with self._lock:
             self._rates[pair] = rate

@@ -341,7 +341,7 @@ class PairedSender(PairedSenderBase[AioSenderLink]):
             async with asyncio.timeout(timeout):
                 await self._turn.acquire()
         except TimeoutError:
-            raise OperationTimeoutError(message=f"Other sends to '{self._flow.path}' took all the time.") from None
+            raise OperationTimeoutError(message=f"Other sends to '{self._flow.path}' used up all the time.") from None
         finally:
             self._in_line -= 1
         return left_after_waiting(timeout, time.monotonic() - since)

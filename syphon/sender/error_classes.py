@@ -42,7 +42,7 @@ from .coupling import PairState
 
 
 class BothSidesFailed(ServiceBusError):
-    """Neither the primary nor a backlog queue took the messages. Nothing is kept: send them again."""
+    """Neither the primary nor a backlog queue accepted the messages. Nothing is kept: send them again."""
 
     def __init__(
         self, entity: str, primary: Exception, backlog: Mapping[QueueName, Exception], left: int, count: int
@@ -57,7 +57,7 @@ class BothSidesFailed(ServiceBusError):
         self.primary = primary
         """Why the entity is failed over."""
         self.backlog = dict(backlog)
-        """For each backlog queue that was tried: why it did not take the messages."""
+        """For each backlog queue that was tried: why it did not accept the messages."""
 
 
 class TooLargeForBacklog(MessageSizeExceededError):
@@ -66,7 +66,7 @@ class TooLargeForBacklog(MessageSizeExceededError):
     def __init__(self, entity: str, queue: str, size: int, limit: int) -> None:
         super().__init__(
             message=f"A message for '{entity}' has {size} bytes together with its aliases, {size - limit} more "
-            f"than the {limit} that {queue} takes. '{entity}' is failed over: send a smaller message, or wait."
+            f"than the {limit} that {queue} accepts. '{entity}' is failed over: send a smaller message, or wait."
         )
         self.excess = size - limit
 
@@ -118,7 +118,7 @@ class FailureClass(Enum):
     COUNTS = "counts"
     """The entity is not available. The error counts towards failover."""
     BUSY = "busy"
-    """The entity works, and demands ten seconds without requests (S5): wait, then send again."""
+    """The entity demands ten seconds without requests (S5): wait, then send again."""
     DENIED = "denied"
     """The credentials or claims are wrong. That is a configuration error, so the caller gets it."""
     INVALID = "invalid"

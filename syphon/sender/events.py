@@ -57,7 +57,7 @@ class EntityReturned:
 
 @dataclass(frozen=True, slots=True)
 class QueueTakenOut:
-    """A backlog queue did not take messages: no sender of the pair uses it for a while."""
+    """A backlog queue did not accept messages: no sender of the pair uses it for a while."""
 
     queue: str
     seconds: float
@@ -69,7 +69,7 @@ class QueueTakenOut:
 
 @dataclass(frozen=True, slots=True)
 class QueueTakenBack:
-    """A backlog queue that was out of rotation takes messages again."""
+    """A backlog queue that was out of rotation accepts messages again."""
 
     queue: str
 

@@ -53,7 +53,7 @@ class BacklogQueuePool:
         self._out_until[queue] = now + seconds
 
     def put_back(self, queue: QueueName) -> Iterator[Change]:
-        """Puts a queue that has taken messages back into rotation."""
+        """Puts a queue that has accepted messages back into rotation."""
         if self._out_until.pop(queue, None) is not None:
             yield QueueTakenBack(queue)
 

@@ -257,7 +257,7 @@ def administration_with(details: ConnectionDetails) -> DataPlaneAdministration:
 
 
 def find_queues(secondary: ServiceBusClient, names: Sequence[QueueName]) -> Provisioned:
-    """The backlog queues that take messages from us: the Send claim is enough to find them.
+    """The backlog queues that accept messages from us: the Send claim is enough to find them.
 
     Raises an error if the credentials are refused, or if not one of the queues exists. An unavailable secondary is no
     error: then all queues count as found, and a queue that fails later is taken out of rotation (F4).

@@ -42,7 +42,7 @@ class UsePrimary(NamedTuple):
 
 
 class CreateBacklogBatch(NamedTuple):
-    """Create an empty batch for a backlog queue. The batch knows how many bytes the queue takes at a time."""
+    """Create an empty batch for a backlog queue. The batch knows how many bytes the queue accepts at once."""
 
     queue: QueueName
     timeout: float
@@ -93,7 +93,7 @@ class PrimaryLink(Protocol):
     retries: RetryPolicy
     """The retries of the application's client. The flow does them, because the entity may fail over between two."""
     limit: int | None
-    """The size of the largest message that the link takes; known after the link was open once."""
+    """The size of the largest message that the link accepts; known after the link was open once."""
 
 
 class Deadline:
@@ -236,7 +236,7 @@ class SendFlow:
         if limit is not None:
             size = max(map(len, payloads()), default=0)
             if size > limit:
-                text = f"A message for '{self.path}' has {size} bytes, and the entity takes at most {limit}."
+                text = f"A message for '{self.path}' has {size} bytes, and the entity accepts at most {limit}."
                 raise MessageSizeExceededError(message=text) from error
 
     # --- the backlog ---------------------------------------------------------------------------------------------

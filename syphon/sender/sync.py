@@ -277,7 +277,7 @@ class PairedSender(PairedSenderBase[SenderLink]):
         self._check_open()
         since = time.monotonic()
         if not self._turn.acquire(timeout=-1 if timeout is None else timeout):
-            raise OperationTimeoutError(message=f"Other sends to '{self._flow.path}' took all the time.")
+            raise OperationTimeoutError(message=f"Other sends to '{self._flow.path}' used up all the time.")
         return left_after_waiting(timeout, time.monotonic() - since)
 
     def _execute_step(self, step: FlowStep, call: SenderCall[Any]) -> Any:

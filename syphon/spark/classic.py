@@ -55,7 +55,7 @@ def _can_convert(ask: Callable[[object], bool], value: object) -> bool:
 
 
 class JvmWatch(SparkWatch):
-    """Says whether the JVM has ended, and ends this process if its own ending takes too long."""
+    """Says whether the JVM has ended, and ends this process if its own shutdown takes too long."""
 
     def __init__(self, jvm: subprocess.Popen[bytes] | None, ending: Ending, ends_process: bool = True) -> None:
         """`jvm` is None if another program started it: then only calls of Spark tell that it is gone."""
@@ -286,7 +286,7 @@ def _ask_to_end(session: SparkSession) -> None:
 def _end_process(process: subprocess.Popen[bytes], within: float) -> None:
     with suppress(OSError):
         if process.stdin is not None:
-            process.stdin.close()  # its end is what the JVM ends at
+            process.stdin.close()  # the JVM ends when its stdin does
     try:
         process.wait(within)
     except subprocess.TimeoutExpired:

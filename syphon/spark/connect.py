@@ -62,7 +62,7 @@ class ConnectWatch(SparkWatch):
     def __init__(
         self, session: SparkSession, endpoint: tuple[str, int] | None, ending: Ending, ends_process: bool = True
     ) -> None:
-        """`endpoint` is None if it is not known: then a server that is gone is noticed when it has been silent."""
+        """`endpoint` is None if it is not known: then an unreachable server is noticed when it has been silent."""
         super().__init__(ending, ends_process)
         self._session = session
         self._endpoint = endpoint
@@ -107,7 +107,7 @@ class ConnectWatch(SparkWatch):
             if waited > SILENT:
                 self._lose(f"has not answered for {SILENT:.0f} seconds.")
             elif waited > SOON and (why := self._refusal()):
-                self._lose(f"cannot be reached any more: {why}.")
+                self._lose(f"is unreachable: {why}.")
 
     def _refusal(self) -> str:
         """Why the server's port accepts no connection; empty if it does, or says nothing."""
@@ -173,7 +173,7 @@ def connect_session(pipeline: PipelineSettings) -> SparkSession:
     opened.join(ANSWERS_WITHIN)
     if opened.session is None:
         why = opened.error or f"it has not answered for {ANSWERS_WITHIN:.0f} seconds"
-        raise SparkNotStarted(f"The Spark Connect server at {shown_master(pipeline.master)} gives no session: {why}")
+        raise SparkNotStarted(f"The Spark Connect server at {shown_master(pipeline.master)} opened no session: {why}")
     return opened.session
 
 
@@ -247,7 +247,7 @@ class ConnectAccess:
         """Connect has neither pools nor descriptions."""
 
     def is_lost(self) -> bool:
-        """The server is asked. If it is gone, the answer takes minutes: the watch knows sooner, and ends the drain."""
+        """Asks the server. If it is unreachable, that takes minutes: the watch notices sooner, and ends the drain."""
         try:
             ask(self._session)
         except Exception:
@@ -276,7 +276,7 @@ class ConnectAccess:
             return str(route.getsockname()[0])
 
     def _endpoint(self) -> Endpoint | None:
-        """Where the server is, as far as this version of PySpark tells."""
+        """Where the server is, as far as this version of PySpark says."""
         builder = getattr(self._session.client, "_builder", None)
         found = str(getattr(builder, "endpoint", ""))
         with suppress(SparkNotStarted):

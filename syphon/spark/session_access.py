@@ -65,7 +65,7 @@ class SparkAccess(Protocol):
         """Whether the session cannot be used any more."""
 
     def watch(self, ending: Ending, ends_process: bool) -> SparkWatch:
-        """What notices the loss of Spark while nothing calls it."""
+        """Makes the watch that notices the loss of Spark while nothing calls it."""
 
     def control_host(self, pipeline: PipelineSettings) -> ControlHost:
         """Where the control server of this process listens, and the address that slots find it at."""
@@ -125,7 +125,7 @@ class SparkLost(SyphonError):
 
 
 class SparkWatch:
-    """Says whether Spark is lost, and ends this process if its own ending takes too long."""
+    """Says whether Spark is lost, and ends this process if its own shutdown takes too long."""
 
     def __init__(self, ending: Ending, ends_process: bool = True) -> None:
         """`ends_process`: a command that takes too long to end is ended. A notebook or a program of others never is."""

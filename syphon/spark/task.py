@@ -123,7 +123,7 @@ class Load:
     uses_a_core: bool = False
 
     def turned(self, window_is_full: bool, now: float, cpu: float) -> None:
-        """Takes in one turn of the pump. Only in the pump's thread: `cpu` is the time that this thread has used."""
+        """Counts one turn of the pump. Only in the pump's thread: `cpu` is the time that this thread has used."""
         if not window_is_full:
             self.full_since = None
         elif self.full_since is None:
@@ -184,10 +184,10 @@ class Slot:
         for destination in assignment.backing_off:
             self._pump.back_off(destination)
         self._stats: dict[str, Stats] = {}
-        self._taken_up: dict[str, int] = {}
+        self._accepted: dict[str, int] = {}
         """The number of the last hand-over of each queue."""
         self._paused: tuple[str, ...] = ()
-        self._obeyed: SlotOrder | None = None
+        self._followed: SlotOrder | None = None
         self._load = Load(runtime.now(), runtime.cpu())
         self._sending = self._receiving = Traffic()
         self._report = SlotReport(
@@ -218,7 +218,7 @@ class Slot:
         error: SyphonError | None = None
         try:
             try:
-                self._obey(self._reporter.order)
+                self._follow(self._reporter.order)
                 for _ in self._pump.turns():
                     self._turned()
                     yield
@@ -244,7 +244,7 @@ class Slot:
         if self._pair.fault is not None:
             # Reported at once: to abandon the messages in flight may take longer than the worker has (X9).
             self._report.fault = self._fault(self._pair.fault)
-        self._obey(self._reporter.order)
+        self._follow(self._reporter.order)
         now = self._runtime.now()
         self._load.turned(self._pump.window_is_full, now, self._runtime.cpu())
         if len(self._outcomes) - self._counted >= COUNTED_AT_ONCE or now - self._counted_at >= COUNTED_AFTER:
@@ -259,11 +259,11 @@ class Slot:
 
     # --- orders, in the pump's thread ----------------------------------------------------------------------------
 
-    def _obey(self, order: SlotOrder) -> None:
-        """Does what the driver ordered last. Orders come in the reporter's thread; only this one uses the pump."""
+    def _follow(self, order: SlotOrder) -> None:
+        """Follows the newest order. Orders arrive in the reporter's thread; only this one uses the pump."""
         self._pump.limit_rate(order.rate)
-        if order is not self._obeyed:
-            self._obeyed, now = order, self._runtime.now()
+        if order is not self._followed:
+            self._followed, now = order, self._runtime.now()
             self._pump.destinations.congestion.follow(order.send_limit, now)
             self._pump.source_congestion.follow(order.receive_limit, now)
         self._pump.traces.enable(order.traces)
@@ -280,7 +280,7 @@ class Slot:
             self._serve(handed)
 
     def _serve(self, handed: HandOver) -> None:
-        if handed.number <= self._taken_up.get(handed.queue, 0) or not self._pump.accepting:
+        if handed.number <= self._accepted.get(handed.queue, 0) or not self._pump.accepting:
             return
         # How long destinations take to answer is counted for the whole slot: it is kept with its first queue.
         send = Durations() if self._stats else self._pump.destinations.send_times
@@ -289,12 +289,12 @@ class Slot:
             self._pump.back_off(backoff)
         self._pump.serve(handed.queue, deferred=handed.deferred, waiting=handed.waiting)
         # Last: the reporter's thread must not report the end of the service before as that of this one.
-        self._taken_up[handed.queue] = handed.number
+        self._accepted[handed.queue] = handed.number
 
     # --- outcomes and reports ------------------------------------------------------------------------------------
 
     def _count(self, now: float) -> None:
-        """Takes the outcomes since the last time into the statistics. Many at once cost less than one by one."""
+        """Adds the new outcomes to the statistics. Many at once cost less than one by one."""
         new = self._outcomes[self._counted :]
         self._counted, self._counted_at = len(self._outcomes), now
         for queue, outcomes in groupby(new, attrgetter("queue")):
@@ -328,7 +328,7 @@ class Slot:
     def _queue_report(self, queue: QueueTransfer) -> QueueReport:
         return QueueReport(
             queue=queue.queue,
-            number=self._taken_up.get(queue.queue, 0),
+            number=self._accepted.get(queue.queue, 0),
             is_served=queue.is_served,
             ended=queue.ended,
             counters=queue.counters.counters(),

@@ -183,7 +183,7 @@ class Dispatcher:
                 self.queues[handed.queue].ring = Ring.NEW
 
     def _record_backoffs(self, report: SlotReport) -> None:
-        """Records which destinations back off, and forgets those that have taken a message since."""
+        """Records which destinations back off, and forgets those that have accepted a message since."""
         failing = {EntityPath.of(backoff.path).key for backoff in report.backing_off}
         recovered = {EntityPath.of(path).key for path in report.recovered}
         for backoff in self._backoffs.failing():
@@ -245,7 +245,7 @@ class Dispatcher:
             for work in waiting[: MOST_QUEUES - len(slot.queues)]:
                 self._hand_over(slot, work)
         elif any(self._is_starting(slot) for slot in self._slots.values()):
-            return  # it will take them
+            return  # it will serve them
         elif self._start(waiting[:MOST_QUEUES]) is None and not self._slots:
             self._budget.ask(self._pair)
 
@@ -262,7 +262,7 @@ class Dispatcher:
         return work.ring is not None
 
     def _slot_with_room(self) -> RunningSlot | None:
-        """The slot that takes the queues that have rung, if one can.
+        """The slot that gets the queues that have rung, if one has room.
 
         A saturated slot is better than a new one, which takes seconds to start: each queue has its share of the window.
         So is a slot whose successor has not started yet.

@@ -129,7 +129,7 @@ async def test_a_call_that_comes_between_two_turns_waits_no_longer_than_its_time
             await asyncio.sleep(0)
         paired.outage(Outage.HANG)
         sender._turn.release()  # the first call has its turn, and is not scheduled yet
-        with pytest.raises(OperationTimeoutError, match="took all the time"):
+        with pytest.raises(OperationTimeoutError, match="used up all the time"):
             async with asyncio.timeout(20):
                 await sender.send_messages(ServiceBusMessage("x"), timeout=0.3)
         first.cancel()

@@ -127,7 +127,7 @@ def test_a_server_that_is_killed_ends_the_drain_with_one_line_and_nothing_is_los
         mortal.kill()
         code, out = drain.end()
     assert code == 69, drain.said
-    assert "The Spark Connect server cannot be reached any more" in drain.said
+    assert "The Spark Connect server is unreachable" in drain.said
     assert "Traceback" not in drain.said
     result = json.loads(out)
     assert result["account"]["forwarded"] > 0

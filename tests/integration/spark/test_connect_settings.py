@@ -137,7 +137,7 @@ def test_a_server_whose_port_is_closed_is_lost_although_the_call_hangs() -> None
             assert watch.failure is None  # its port answers: it may only be busy
             listening.close()
             lost = eventually(lambda: watch.failure, what="the loss is noticed")
-            assert "cannot be reached any more: Connection refused. No message is lost" in str(lost)
+            assert "is unreachable: Connection refused. No message is lost" in str(lost)
             assert watch.wait_for_failure(0) is lost
 
 
