@@ -32,7 +32,14 @@ from .links import (
     Settled,
     ping_payload,
 )
-from .management_node import DeferredReceiver, ManagementLinks, ManagementReply, RequestLink
+from .management_node import (
+    TOKENS_PER_REQUEST,
+    DeferredReceiver,
+    ManagementLinks,
+    ManagementReply,
+    RequestLink,
+    lock_tokens,
+)
 from .namespace import Namespace, NamespaceStatus
 from .pair import Pair, SideFault
 from .queue_peek import FIRST_OF_PARTITION, MessageState, Peeked, Peeker, peek, peek_pages, sequence_bounds
@@ -55,6 +62,8 @@ from .sdk_contract import check_contract
 from .sdk_internals import explain
 
 __all__ = [
+    "TOKENS_PER_REQUEST",
+    "lock_tokens",
     "Administration",
     "AdministrationFailed",
     "Arrival",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -35,6 +35,7 @@ LONGS, UUIDS = 0x81, 0x98
 PEEK_LOCK = 1
 """The receiver-settle-mode in which a message is locked, and not deleted at once."""
 TOKENS_PER_REQUEST = 100
+"""Locks that one request is about, at most."""
 NOT_FOUND = "com.microsoft:message-not-found"
 _COMPLETED, _DEFERRED, _DEAD_LETTERED = "completed", "defered", "suspended"
 """The dispositions, as Service Bus spells them."""
@@ -156,6 +157,11 @@ def _reply(message: Message) -> ManagementReply:
     return ManagementReply(int(status) if isinstance(status, int) else 0, str(text), str(condition), message)
 
 
+def lock_tokens(arrivals: Iterable[Arrival]) -> Array:
+    """The lock tokens of messages, as requests about them carry these."""
+    return Array(UUIDS, tuple(uuid.UUID(bytes_le=arrival.lock_token) for arrival in arrivals))
+
+
 class DeferredReceiver:
     """Receives and settles deferred messages of one queue. To the owner of a message it is the message's link."""
 
@@ -256,8 +262,11 @@ class DeferredReceiver:
                 self._ask_to_settle(body, arrivals[start : start + TOKENS_PER_REQUEST])
 
     def _ask_to_settle(self, body: dict[str, Value], arrivals: list[Arrival]) -> None:
-        tokens = Array(UUIDS, tuple(uuid.UUID(bytes_le=arrival.lock_token) for arrival in arrivals))
-        self._request("update-disposition", {**body, "lock-tokens": tokens}, partial(self._answered, body, arrivals))
+        self._request(
+            "update-disposition",
+            {**body, "lock-tokens": lock_tokens(arrivals)},
+            partial(self._answered, body, arrivals),
+        )
 
     def _answered(self, body: dict[str, Value], arrivals: list[Arrival], reply: ManagementReply) -> None:
         error = None if reply.status == 200 else from_condition(reply.condition, reply.description)

@@ -32,7 +32,8 @@ FIRST_PAGE = 32
 """The first page is small, because the size of the messages is not known yet."""
 PAGE_BYTES = 1024 * 1024
 """The approximate size of a page."""
-ANSWER_WITHIN = 30.0
+PAGE_WITHIN = 30.0
+"""Seconds for the answer to a request."""
 TURN = 0.2
 FIRST_OF_PARTITION = 1 << 48
 """From here on a sequence number has the partition of a partitioned entity in its upper 16 bits."""
@@ -63,7 +64,7 @@ def peek(
     start: int = 1,
     *,
     most: int = PAGE,
-    answer_within: float = ANSWER_WITHIN,
+    answer_within: float = PAGE_WITHIN,
     busy_pause: float = DestinationBusy.retry_after,
 ) -> Iterator[Peeked]:
     """Every message of an entity from a sequence number on, each once, in the service's order, `most` to a page.
@@ -87,7 +88,7 @@ def peek_pages(
     *,
     stop: int | None = None,
     most: int = PAGE,
-    answer_within: float = ANSWER_WITHIN,
+    answer_within: float = PAGE_WITHIN,
     busy_pause: float = DestinationBusy.retry_after,
     ahead: bool = True,
 ) -> Generator[list[Peeked], None, None]:
@@ -179,7 +180,7 @@ class Peeker:
         path: str,
         *,
         most: int = PAGE,
-        answer_within: float = ANSWER_WITHIN,
+        answer_within: float = PAGE_WITHIN,
         node: ManagementLinks | None = None,
     ) -> None:
         """`node` is the entity's management node, if its links are shared with others."""

@@ -26,6 +26,7 @@ from syphon.servicebus import Arrival, Connection, Namespace
 
 from .batches import MessageTransfer
 from .destination import ANSWER_WITHIN, Destination, SendResults
+from .locks import LOCK
 from .pump import Pump
 from .pump_options import PERMANENT, PumpOptions
 from .queue_transfer import QueueTransfer
@@ -38,8 +39,6 @@ QUIET = 5.0
 """Seconds without a new message after which the missing ones are completed, deferred or locked by another receiver."""
 PATIENCE = 60.0
 """Seconds for which a replay waits for a destination that is unavailable."""
-LOCK = 60.0
-"""Seconds a lock lasts, as backlog queues are created (P2)."""
 REFUSED_AT_ONCE = PERMANENT | {DestinationMissing, DestinationDisabled}
 """The errors after which a message is not retried: a person waits for the result of a replay."""
 RELEASE_WITHIN = 5.0

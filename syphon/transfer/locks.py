@@ -4,15 +4,22 @@ completes messages that were forwarded when their link was lost.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Collection, Iterable
 
-from syphon.amqp import Array, Map, Value
+from syphon.amqp import Map, Value
 from syphon.model import DestinationBusy, LockLost, SyphonError, from_condition
-from syphon.servicebus import Arrival, Connection, ManagementLinks, ManagementReply, RequestLink
+from syphon.servicebus import (
+    TOKENS_PER_REQUEST,
+    Arrival,
+    Connection,
+    ManagementLinks,
+    ManagementReply,
+    RequestLink,
+    lock_tokens,
+)
 
-TOKENS_PER_REQUEST = 100
-UUIDS = 0x98
+LOCK = 60.0
+"""Seconds a lock lasts, as backlog queues are created (P2)."""
 ASK_AGAIN = 0.1
 """The share of a lock after which the pump retries a renewal that was refused."""
 SHORTEST = 5.0
@@ -122,7 +129,7 @@ class LockKeeper:
             self._link = self._node.link(connection.wire)
         for start in range(0, len(arrivals), TOKENS_PER_REQUEST):
             some = arrivals[start : start + TOKENS_PER_REQUEST]
-            tokens = Array(UUIDS, tuple(uuid.UUID(bytes_le=arrival.lock_token) for arrival in some))
+            request = Map.of({**body, "lock-tokens": lock_tokens(some)})
 
             def answered(reply: ManagementReply, some: list[Arrival] = some) -> None:
                 self._asked.difference_update(some)
@@ -144,9 +151,7 @@ class LockKeeper:
 
             self._asked.update(some)
             assert self._link is not None  # made above
-            self._link.ask(
-                {"operation": f"com.microsoft:{operation}"}, Map.of({**body, "lock-tokens": tokens}), answered
-            )
+            self._link.ask({"operation": f"com.microsoft:{operation}"}, request, answered)
 
 
 def _is_being_settled(arrival: Arrival) -> bool:

@@ -35,13 +35,12 @@ from .breaker import Available, Rejecting
 from .dead_letter_replay import PATIENCE, REFUSED_AT_ONCE, WINDOW
 from .destination import Destination, SendResults
 from .destinations import Destinations
+from .pump import TICK
 from .pump_options import PumpOptions
 from .sides import OPENING_TURN, TURN
 from .suspicion import MessageKey
 from .traces import Traces
 
-TICK = 0.5
-"""Seconds between checks of heartbeats and tokens."""
 AWAY = 5.0
 """Seconds without a turn after which the owner must have been busy with something else."""
 

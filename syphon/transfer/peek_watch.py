@@ -17,9 +17,8 @@ from syphon.model import DestinationBusy, Interrupted, SyphonError
 from syphon.servicebus import FIRST_OF_PARTITION, Backoff, Connection, MessageState, Peeked, Peeker
 
 from .gate import Gate
+from .locks import LOCK
 
-LOCK = 60.0
-"""Seconds a lock lasts, as backlog queues are created (P2)."""
 ALL_AGAIN = 6 * 3600.0
 """Seconds after which the whole queue is scanned again: another client, or another worker, may have deferred
 messages in it."""

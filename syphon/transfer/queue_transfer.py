@@ -23,7 +23,7 @@ from .window import Demand
 
 LOCK_MARGIN = 0.1
 """The share of a lock that must be left for a message to be sent: the completion must still find it locked."""
-ANSWER_WITHIN = 20.0
+SETTLED_WITHIN = 20.0
 """Seconds for the answer to a settlement. Then the message no longer waits for it: its place in the window is needed,
 and there is time to complete it over the management node while its lock lasts."""
 SHALLOW, SHALLOW_FOR = 100, 1.0
@@ -186,8 +186,8 @@ class QueueTransfer:
     def check_locks(self, connection: Connection | None, now: float, next_check: float) -> None:
         """Renews locks, and completes the messages over the management node that their link did not complete."""
         self.locked_before = now - self.locks.seconds * (1 - LOCK_MARGIN) + next_check
-        self.intake.stop_awaiting(now - ANSWER_WITHIN)
-        self.deferred.stop_awaiting(now - ANSWER_WITHIN)
+        self.intake.stop_awaiting(now - SETTLED_WITHIN)
+        self.deferred.stop_awaiting(now - SETTLED_WITHIN)
         self.completions.finish_expired(now)
         if connection is None:
             return

@@ -16,7 +16,7 @@ from syphon.servicebus import Arrival, ManagementLinks
 from syphon.servicebus.wire import LATEST_ANSWER
 from syphon.transfer import Pump
 from syphon.transfer.locks import LockKeeper
-from syphon.transfer.queue_transfer import ANSWER_WITHIN
+from syphon.transfer.queue_transfer import SETTLED_WITHIN
 from tests.integration.transfer.conftest import BACKLOG, PATIENT, ManualTimeNamespaces, TwoNamespaces, aliased
 
 
@@ -43,7 +43,7 @@ def test_a_message_whose_lock_could_not_be_renewed_in_time_is_not_sent(manual: M
         manual.wait(lambda: pump.counters.forwarded == 20)
     left = [outcome for outcome in outcomes if outcome.result is Result.LEFT]
     assert len(left) == 20
-    assert all("about to run out" in outcome.reason for outcome in left)
+    assert all("lock had expired, or was about to" in outcome.reason for outcome in left)
     assert (pump.counters.forwarded, pump.counters.possible_duplicates) == (20, 0)
     assert manual.active("orders") == 20
 
@@ -63,7 +63,7 @@ def test_a_lock_that_was_renewed_says_nothing_of_one_that_was_not(manual: Manual
             elif pump.counters.received == 3 and not pump.queues[short].locks._asked:  # the renewal was answered
                 manual.advance(0.5)
     (left,) = (outcome for outcome in outcomes if outcome.result is Result.LEFT)
-    assert (left.message_id, "about to run out" in left.reason) == ("1", True)
+    assert (left.message_id, "lock had expired, or was about to" in left.reason) == ("1", True)
     assert (pump.counters.forwarded, pump.counters.possible_duplicates) == (2, 0)
     assert manual.active("orders") == 2
 
@@ -327,7 +327,7 @@ def test_a_window_of_settlements_without_an_answer_stops_a_queue_for_seconds_onl
 def test_a_late_answer_to_a_settlement_changes_nothing(manual: ManualTimeNamespaces) -> None:  # S6
     manual.queue("orders")
     manual.put(aliased("x", "orders"))
-    manual.fault(Fault(Action.DELAY, Operation.SETTLE, BACKLOG, seconds=ANSWER_WITHIN + 5, times=1), "contoso-dr")
+    manual.fault(Fault(Action.DELAY, Operation.SETTLE, BACKLOG, seconds=SETTLED_WITHIN + 5, times=1), "contoso-dr")
     manual.fault(Fault(Action.HANG, Operation.MANAGE, f"{BACKLOG}*"), "contoso-dr")
     with manual.pump() as (pump, outcomes):
         turns = pump.turns()

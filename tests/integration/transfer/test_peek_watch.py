@@ -14,7 +14,8 @@ from syphon.servicebus.connection import Connection
 from syphon.servicebus.runtime import wait_for_traffic
 from syphon.transfer.destinations import DestinationBackoff
 from syphon.transfer.doorbell import Doorbell
-from syphon.transfer.peek_watch import ALL_AGAIN, LOCK, Ring
+from syphon.transfer.locks import LOCK
+from syphon.transfer.peek_watch import ALL_AGAIN, Ring
 from syphon.worker.backoffs import Backoffs
 from syphon.worker.pauses import Pause, Pauses
 from tests.integration.transfer.conftest import BACKLOG, ManualTimeNamespaces, aliased
