@@ -157,6 +157,10 @@ class SlotOrder(BaseModel):
     """Messages per second that the primary accepts from this slot, by congestion control. None: any number."""
     receive_limit: float | None = None
     """The same of the secondary, for receiving."""
+    send_busy_heard: int = 0
+    """How many busy answers of the primary to this slot the limit takes into account."""
+    receive_busy_heard: int = 0
+    """The same of the secondary."""
     paused: tuple[str, ...] = ()
     """Destinations that the operator has paused."""
     traces: bool = False

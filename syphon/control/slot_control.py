@@ -25,6 +25,11 @@ class Traced(NamedTuple):
     trace: BatchTrace
 
 
+SPARE = 1.25
+"""How much more than it uses a slot may have of a limit that does not hold it back; the others get the rest."""
+LEAST_PART = 0.25
+"""The part of an equal share that a slot has in any case: it may get messages at any time."""
+
 LimitedBy = Literal["operator", "primary", "secondary"]
 
 
@@ -87,6 +92,26 @@ class Congested:
             congestion.busy(now, new.batch, new.per_second + sum(others))
         if new.is_binding:
             congestion.bound(now)
+
+
+def part_of(limit: float | None, own: Traffic, others: Iterable[Traffic]) -> float | None:
+    """The part of a limit that one slot gets. A slot that it does not hold back leaves the rest of its part to others.
+
+    All parts together are never more than the limit.
+    """
+    if limit is None:
+        return None
+    others = list(others)
+    if not others:
+        return limit
+    equal = limit / (1 + len(others))
+
+    def used(traffic: Traffic) -> float:
+        return equal if traffic.is_binding else min(equal, max(SPARE * traffic.per_second, LEAST_PART * equal))
+
+    if not own.is_binding:
+        return used(own)
+    return equal + sum(equal - used(each) for each in others) / (1 + sum(each.is_binding for each in others))
 
 
 class PauseState(Protocol):
@@ -235,26 +260,23 @@ class SlotControl:
             )
             if self._stopping or report.job not in self._jobs or report.job in self._stopped or outdated:
                 return SlotOrder(stop=True)
-            working, now = max(1, self._working(report.pair)), self._now()
-            congested = self._congested.get(report.pair)
-
-            def share(limit: float | None) -> float | None:
-                return None if limit is None else limit / working
-
+            now, congested, rate = self._now(), self._congested.get(report.pair), self._rates.get(report.pair)
+            others = [each for key, each in self._fresh(report.pair) if key != report.key]
+            sending = congested.sending.limit(now) if congested is not None else None
+            receiving = congested.receiving.limit(now) if congested is not None else None
             handed = self._jobs[report.job].values()
             paused = tuple(each.queue for each in handed if self._pauses.holds_queue(report.pair, each.queue))
             return SlotOrder(
                 queues=tuple(each for each in handed if each.queue not in paused),
                 released=paused,
-                rate=share(self._rates.get(report.pair)),
-                send_limit=share(congested.sending.limit(now)) if congested is not None else None,
-                receive_limit=share(congested.receiving.limit(now)) if congested is not None else None,
+                rate=None if rate is None else rate / (1 + len(others)),
+                send_limit=part_of(sending, report.sending, (each.sending for each in others)),
+                receive_limit=part_of(receiving, report.receiving, (each.receiving for each in others)),
+                send_busy_heard=report.sending.busy_answers,
+                receive_busy_heard=report.receiving.busy_answers,
                 paused=self._pauses.destinations(report.pair),
                 traces=self._traces is not None,
             )
-
-    def _working(self, pair: str) -> int:
-        return len(self._fresh(pair))
 
     def _fresh(self, pair: str) -> list[tuple[AttemptKey, SlotReport]]:
         """The slots of a pair that run, with their last reports."""

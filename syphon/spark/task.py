@@ -263,9 +263,9 @@ class Slot:
         """Follows the newest order. Orders arrive in the reporter's thread; only this one uses the pump."""
         self._pump.limit_rate(order.rate)
         if order is not self._followed:
-            self._followed, now = order, self._runtime.now()
-            self._pump.destinations.congestion.follow(order.send_limit, now)
-            self._pump.source_congestion.follow(order.receive_limit, now)
+            self._followed = order
+            self._pump.destinations.congestion.follow(order.send_limit, order.send_busy_heard)
+            self._pump.source_congestion.follow(order.receive_limit, order.receive_busy_heard)
         self._pump.traces.enable(order.traces)
         if order.stop:
             self._pump.stop()

@@ -1,16 +1,18 @@
 """Congestion control: how many messages per second a namespace takes from us, found from its answers (S5, D26).
 
 A namespace throttles as a whole. It does not say what it allows; it answers *busy*, and asks for ten seconds without
-requests to that entity. So each busy answer is expensive, and the controller wants few of them:
+requests to that entity. So each busy answer is expensive, and the controller wants few of them, and much from each:
 
-- Until the first busy answer there is no limit: a service that does not throttle is used at full speed.
-- A busy answer shows the *ceiling*: the rate at which the service said no. The rate falls to half of it, and rises
-  within ten seconds to `rate_share` of it. The rest is head-room for the other clients of the namespace.
-- It stays there for a minute (20 s after the first busy answer), then probes: it raises the ceiling by 5 %, 10 %,
-  20 %, … every five seconds, until the service says no again (and the next probe comes later, ten minutes at most) or
-  the limit no longer holds anybody back.
+- Until the first busy answer there is no limit: a service that does not throttle is used at full speed. At full speed
+  we also take what other clients would have taken, so the rate at the first busy answer is only a guess.
+- After a busy answer the limit begins at half of the *ceiling*, and grows by a tenth per second up to `rate_share` of
+  it: the plateau. The rest is head-room for the other clients of the namespace.
+- A limit that grows slowly makes the next busy answer a measurement: the ceiling is between what was accepted in the
+  last second and the limit, which differ little, whoever else uses the namespace.
+- After a minute on the plateau (20 s if the ceiling is a guess) the limit grows again, until the service says no, or
+  the limit no longer holds anybody back. A probe that fails doubles the next wait, to ten minutes at most.
 
-This is multiplicative decrease, a plateau like that of TCP CUBIC, and then exponential probing. Plain AIMD probes all
+This is the slow start of TCP, but slow enough to measure, and then a plateau like that of CUBIC. Plain AIMD probes all
 the time, and with ten seconds of silence for each probe that fails it would be silent for a tenth of the time and
 disturb the live traffic as often. No clock, no I/O: time is an argument.
 """
@@ -27,22 +29,21 @@ FIRST_CEILING = 25.0
 """Messages per second: the least ceiling after the first busy answer. A batch may have been larger than what a slow
 namespace takes in a second, so that hardly anything was accepted."""
 EXACT = 5
-"""If fewer batches than these were accepted, the first ceiling is a guess, and the probe begins at once."""
+"""If fewer batches than these were accepted, the first ceiling is far too low, and the limit grows past it at once."""
 SLOWEST = 1.0
 """Messages per second: the limit never falls below it."""
-KEEP_AT_LEAST, KEEP_AT_LEAST_WHEN_SLOW, SLOW_BELOW = 0.5, 0.8, 50.0
-"""The new ceiling is at least so much of the rate before; the second value below `SLOW_BELOW` messages per second."""
-RAMP = 10.0
-"""Seconds from half of the ceiling to the share of it that is used."""
+START = 0.5
+"""The share of the ceiling from which the limit grows after a busy answer."""
+GROWTH = 0.1
+"""By how much the limit grows per second."""
+KEEP_AT_LEAST = 0.7
+"""The new ceiling is at least so much of the limit: one answer must not take everything from us. What was accepted may
+be less, because another client came for a moment, or because a second is too short to count few messages."""
 FIRST_PLATEAU, FIRST_HOLD, LONGEST_HOLD = 20.0, 60.0, 600.0
-"""Seconds before a probe: after the first busy answer, when the ceiling was found at full speed and is not exact; after
-the next ones; and the most, because each probe that fails doubles them."""
-PROBE_EVERY = 5.0
-"""Seconds between two steps of a probe."""
-FIRST_STEP, LARGEST_STEP = 0.05, 1.0
-"""By how much the first step of a probe raises the ceiling; each step that works doubles it."""
+"""Seconds on the plateau before a probe: when the ceiling is not exact; when it is; and the most, because each probe
+that fails doubles them."""
 BINDING = 5.0
-"""Seconds since the limit last held a message back, after which it counts as not binding: then there is no probe."""
+"""Seconds since the limit last held a message back, after which it counts as not binding: then it does not grow."""
 FORGET_AFTER = 900.0
 """Seconds without a busy answer and without need for the limit, after which it is dropped."""
 NO_LIMIT_FROM = 50_000.0
@@ -96,22 +97,25 @@ class Congestion:
         """When the first message was accepted after the last cut; None before that."""
         self._is_first = False
         """Whether the last cut was the first one, from full speed."""
-        self._first_rate = 0.0
-        """The limit before the first step of the probe."""
+        self._is_guess = False
+        """Whether the ceiling is known to be far too low: the limit grows past it."""
+        self._grown_at = 0.0
+        """Until when the growth of the limit is counted."""
         self._hold = FIRST_HOLD
-        self._step = FIRST_STEP
-        self._next_step = 0.0
+        self._probe_at: float | None = None
+        """When the limit grows beyond the plateau; None before it has reached that."""
         self._bound_at = 0.0
+        self._follows = False
+        """Whether the driver sets the limit."""
         self._order: float | None = None
-        self._ordered_at: float | None = None
 
     # --- what happens --------------------------------------------------------------------------------------------
 
     def accepted(self, messages: int, now: float) -> None:
         """The service has taken so many messages."""
         self._meter.add(messages, now)
-        if self._resumed_at is None:
-            self._resumed_at = now
+        if self._resumed_at is None and now - self._cut_at >= SAME_EPISODE:
+            self._resumed_at = self._grown_at = now
 
     def busy(self, now: float, batch: int = 1, per_second: float | None = None) -> None:
         """The service has refused a batch of so many messages with busy.
@@ -123,28 +127,38 @@ class Congestion:
         found = self._meter.per_second(now) if per_second is None else per_second
         if now - self._cut_at < SAME_EPISODE:
             if self._is_first and found > (self._ceiling or found):
-                self._set_ceiling(found)  # the report of another slot, which had accepted more than was known
+                self._cut_to(found)  # the report of another slot, which had accepted more than was known
             return
+        rate = self._rate_at(now)
         self._cut_at, self._refused_at_rate = now, found
+        if self._follows:
+            self._order = max(SLOWEST, START * (found if self._order is None else min(self._order, found)))
         if self._resumed_at is None:
             return  # nothing was accepted since the last cut: an outage, which says nothing about a rate
-        self._is_first = self._rate is None
-        if self._rate is None:
-            self._hold = FIRST_PLATEAU if found >= max(FIRST_CEILING, EXACT * batch) else 0.0
-            self._set_ceiling(max(found, FIRST_CEILING))
+        self._is_first = rate is None
+        if rate is None:
+            self._is_guess = found < max(FIRST_CEILING, EXACT * batch)
+            self._hold = FIRST_PLATEAU
+            self._cut_to(max(found, FIRST_CEILING))
         else:
-            has_failed_probe = self._step > FIRST_STEP and self._rate < 1.5 * self._first_rate
-            self._hold = max(FIRST_HOLD, min(2 * self._hold, LONGEST_HOLD) if has_failed_probe else 0.0)
-            # If less was accepted, others have used the namespace, or a second is too short to count few messages. One
-            # answer must not take everything from us.
-            least = self._rate * (KEEP_AT_LEAST if self._rate >= SLOW_BELOW else KEEP_AT_LEAST_WHEN_SLOW)
-            self._set_ceiling(max(SLOWEST, min(max(found, least), self._rate)))
-        self._resumed_at, self._step = None, FIRST_STEP
+            ceiling = min(max(found, KEEP_AT_LEAST * rate), rate)
+            self._hold, self._is_guess = self._next_hold(ceiling, now), False
+            self._cut_to(ceiling)
+        self._resumed_at = None
 
-    def _set_ceiling(self, ceiling: float) -> None:
-        self._ceiling = ceiling
-        self._rate = max(SLOWEST, ceiling / 2)
-        self._first_rate = max(SLOWEST, self.share * ceiling)
+    def _next_hold(self, ceiling: float, now: float) -> float:
+        """How long to stay on the next plateau, after a busy answer that has shown this ceiling."""
+        if self._probe_at is None:
+            return max(FIRST_HOLD, self._hold)  # on the way to the plateau: the ceiling is exact
+        if now < self._probe_at:
+            return FIRST_PLATEAU  # for a moment others used more, or for good: the next probe shows which
+        has_failed = self._ceiling is not None and ceiling < 1.5 * self._ceiling
+        return max(FIRST_HOLD, min(2 * self._hold, LONGEST_HOLD) if has_failed else 0.0)
+
+    def _cut_to(self, ceiling: float) -> None:
+        self._ceiling = max(SLOWEST, ceiling)
+        self._rate = max(SLOWEST, START * self._ceiling)
+        self._probe_at = None
 
     def bound(self, now: float) -> None:
         """The limit has just held a message back."""
@@ -154,12 +168,7 @@ class Congestion:
 
     def limit(self, now: float) -> float | None:
         """Messages per second that may be sent now; None means any number."""
-        if self._ordered_at is not None and self._ordered_at >= self._cut_at:
-            return self._order
-        if self._rate is None:
-            return None
-        self._advance(self._rate, now)
-        return self._rate
+        return self._order if self._follows else self._rate_at(now)
 
     def per_second(self, now: float) -> float:
         """What the service took in the last second, or in the second before it said that it is busy."""
@@ -169,32 +178,37 @@ class Congestion:
         """Whether the limit has held messages back within the last seconds."""
         return self.limit(now) is not None and now - self._bound_at <= BINDING
 
-    def follow(self, limit: float | None, now: float) -> None:
-        """Uses the limit of the driver, which knows all slots. A busy answer counts at once, until it has heard."""
-        if now - self._cut_at >= SAME_EPISODE:
-            self._order, self._ordered_at = limit, now
+    def follow(self, limit: float | None, heard: int) -> None:
+        """Uses the limit of the driver, which knows all slots and has heard of so many busy answers of this one.
 
-    def _advance(self, rate: float, now: float) -> None:
-        ceiling = self._ceiling or rate
+        An order that is older than the last busy answer does not count: the answer itself has cut the limit.
+        """
+        if heard >= self.busy_answers:
+            self._follows, self._order = True, limit
+
+    def _rate_at(self, now: float) -> float | None:
+        """The limit that was found. It grows while it holds messages back."""
+        if self._rate is None or self._ceiling is None:
+            return None
         if now - max(self._cut_at, self._bound_at) > FORGET_AFTER:
-            self._ceiling = self._rate = None
-            self._hold = FIRST_HOLD
-            return
+            self._drop()
+            return None
         if self._resumed_at is None:
-            return  # the first message after the cut goes ahead
-        since = now - self._resumed_at
-        usual = max(SLOWEST, self.share * ceiling)
-        if since < RAMP:
-            first = min(ceiling / 2, usual)
-            self._rate = max(SLOWEST, first + (usual - first) * since / RAMP)
-            self._next_step = self._resumed_at + RAMP + self._hold
-            return
-        self._rate = usual
-        if now < self._next_step or now - self._bound_at > BINDING:
-            return
-        self._ceiling = ceiling * (1 + self._step)
-        self._step = min(2 * self._step, LARGEST_STEP)
-        self._next_step = now + PROBE_EVERY
-        if self.share * self._ceiling > NO_LIMIT_FROM:
-            self._ceiling = self._rate = None
-            self._hold = FIRST_HOLD
+            return self._rate  # the first message after the cut goes ahead
+        seconds, self._grown_at = max(0.0, now - self._grown_at), max(now, self._grown_at)
+        usual = max(SLOWEST, self.share * self._ceiling)
+        if self._probe_at is None and self._rate >= usual:
+            self._probe_at = now + (0.0 if self._is_guess else self._hold)
+        if now - self._bound_at > BINDING:
+            return self._rate
+        grown = self._rate * (1 + GROWTH) ** seconds
+        if self._probe_at is None or now < self._probe_at:
+            grown = min(grown, usual)
+        self._rate = grown
+        if grown > NO_LIMIT_FROM:
+            self._drop()
+        return self._rate
+
+    def _drop(self) -> None:
+        self._ceiling = self._rate = self._probe_at = None
+        self._hold = FIRST_HOLD

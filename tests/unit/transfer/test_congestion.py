@@ -118,14 +118,14 @@ def test_a_limit_is_forgotten_when_it_has_not_been_needed_for_long() -> None:
 def test_a_follower_uses_the_limit_of_the_driver_until_its_own_busy_answer() -> None:
     congestion = Congestion()
     congestion.accepted(1000, 10.0)
-    congestion.follow(400.0, 10.0)
+    congestion.follow(400.0, heard=0)
     assert congestion.limit(10.1) == 400.0
     congestion.busy(10.2)
-    assert congestion.limit(10.3) == 500.0  # half of what was accepted in the last second
-    congestion.follow(400.0, 10.4)  # the driver may not have heard of it yet
-    assert congestion.limit(10.5) == 500.0
-    congestion.follow(300.0, 13.0)
-    assert congestion.limit(13.1) == 300.0
+    assert congestion.limit(10.3) == 200.0
+    congestion.follow(400.0, heard=0)  # the driver has not heard of it yet, however late that is
+    assert congestion.limit(13.1) == 200.0
+    congestion.follow(300.0, heard=1)
+    assert congestion.limit(13.2) == 300.0
 
 
 def test_the_meter_counts_the_last_second() -> None:
@@ -141,3 +141,33 @@ def test_a_meter_that_nobody_asks_does_not_grow() -> None:
     for second in range(10_000):
         meter.add(5, float(second))
     assert len(meter._slices) <= 2
+
+
+@pytest.mark.parametrize("others", [50, 500, 700])
+def test_beside_another_client_what_it_leaves_is_found(others: int) -> None:
+    """The first busy answer shows too much: at full speed we take what the other client would have taken."""
+    service = Service(lambda now: 1000 - others if now > 1000.5 else 1000)
+    service.run(90)
+    left = 1000 - others
+    assert 0.85 * 0.8 * left <= service.per_second(20) <= left
+
+
+def test_a_burst_of_another_client_costs_a_minute_at_most() -> None:
+    service = Service(lambda now: 200 if 1100 <= now < 1102 else 1000)
+    service.run(100)
+    service.run(60)
+    service.run(60)
+    assert service.per_second(30) >= 0.85 * 0.8 * 1000
+
+
+def test_a_limit_that_is_too_low_grows_before_the_plateau_ends() -> None:
+    """The first batch was as large as all that the namespace takes in a second: what was accepted says nothing."""
+    congestion = Congestion()
+    congestion.accepted(5, 10.0)
+    congestion.busy(10.1, batch=100)
+    congestion.accepted(1, 20.0)
+    for step in range(400):
+        congestion.bound(20.0 + 0.1 * step)
+        limit = congestion.limit(20.0 + 0.1 * step)
+    assert limit is not None
+    assert limit >= 300
