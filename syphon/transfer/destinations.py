@@ -20,8 +20,9 @@ from .window import RateLimiter
 IN_FLIGHT_SHARE = 0.75
 """The share of the window that may be in flight to all destinations together."""
 
-BURST = 0.1
-"""Seconds of messages that may be sent at once while the service throttles: it counts by the second."""
+BURST = 0.25
+"""Seconds of messages that may be sent at once while the service throttles. It counts by the second, so that this much
+fits into the head-room; and a busy machine may need as long for a turn, whose messages are not to be lost."""
 CHECK_ALL_EVERY = 0.5
 """Seconds between checks of destinations that get no link: there may be hundreds, with little to do for them."""
 

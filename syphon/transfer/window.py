@@ -150,7 +150,10 @@ class ReceiveLimit:
 
 
 class RateLimiter:
-    """A token bucket: it fills with time, holds the messages of `burst` seconds at most, and each message takes one."""
+    """A token bucket: it fills with time, holds the messages of `burst` seconds at most, and each message takes one.
+
+    It may hold one more message: otherwise the part of a message that came with the last turn would be lost.
+    """
 
     def __init__(self, now: float, burst: float = 1.0) -> None:
         self._at = now
@@ -163,7 +166,7 @@ class RateLimiter:
         if not rate:
             self._tokens = 0.0
             return None if rate is None else 0
-        self._tokens = min(self._tokens + passed * rate, max(1.0, self._burst * rate))
+        self._tokens = min(self._tokens + passed * rate, 1.0 + self._burst * rate)
         return max(0, int(self._tokens))
 
     def spend(self, messages: int) -> None:

@@ -157,9 +157,9 @@ class SimulatedRuntime(Runtime):
         if has_failed:
             seconds = REACTION
         else:
-            seconds = max(seconds, SHORTEST_WAIT)
-            if self.next_look is not None:
-                seconds = max(seconds, self.next_look() - self.now())
+            look = self.next_look() if self.next_look is not None else self.now()
+            if look:  # else it paces messages, and its own turn counts
+                seconds = max(seconds, SHORTEST_WAIT, look - self.now())
         self._process.current().block(seconds)
 
     def event(self) -> Any:

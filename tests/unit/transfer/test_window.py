@@ -7,7 +7,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syphon.transfer.window import BASE, Demand, ReceiveLimit, SharedWindow, share
+from syphon.transfer.destinations import BURST
+from syphon.transfer.window import BASE, Demand, RateLimiter, ReceiveLimit, SharedWindow, share
 
 IDLE = Demand(in_flight=0, bytes_in_flight=0, arrived=0, credit=BASE, most=10_000, size=1000)
 BUSY = IDLE._replace(arrived=BASE, credit=0)
@@ -118,3 +119,14 @@ def test_the_limit_is_exact_whichever_queue_has_the_messages(limit: int, waiting
             shared.return_unused(f"{queue}", received[queue])
         received[queue] += min(room, waiting[queue] - received[queue])
     assert sum(received) == min(limit, sum(waiting))
+
+
+@given(st.floats(1.0, 10_000.0), st.floats(0.005, 0.24))
+def test_a_paced_sender_reaches_its_rate_however_long_its_turns_are(rate: float, turn: float) -> None:  # S5
+    limiter, sent, turns = RateLimiter(0.0, BURST), 0, int(60 / turn)
+    for number in range(1, turns + 1):
+        room = limiter.room(rate, number * turn)
+        assert room is not None
+        sent += room
+        limiter.spend(room)
+    assert 0.98 * rate * turns * turn - 1 <= sent <= rate * turns * turn + 1
