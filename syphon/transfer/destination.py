@@ -113,6 +113,8 @@ class Destination:
         self._refused_batches = 0
         self._failed_singles = 0
         self._keys = FailingKeys()
+        self._proven = MOST
+        """How many messages a batch may have: after a busy answer as many as were accepted since."""
         self._busy = 0
         """The messages of the largest batch since the last round that the service refused with busy."""
 
@@ -150,8 +152,9 @@ class Destination:
         )
 
     @property
-    def has_unsent(self) -> bool:
-        return bool(self._unsent)
+    def unsent(self) -> int:
+        """How many messages wait to be sent."""
+        return len(self._unsent)
 
     def has_link(self) -> bool:
         return self._sender is not None
@@ -254,7 +257,7 @@ class Destination:
             if self.suspicion.limit is not None and self._unsent:
                 batch = self._next_isolated(sender, min(most, self.suspicion.limit))
             else:
-                batch = self._next_batch(sender, 1 if self.breaker.busy_in_a_row else most)
+                batch = self._next_batch(sender, 1 if self.breaker.busy_in_a_row else min(most, self._proven))
             if not batch:
                 if self._wants_ping and not sender.in_flight:
                     self._wants_ping = False
@@ -371,6 +374,7 @@ class Destination:
                     self.suspicion.waiting.pop(transfer.key, None)
             self.has_recovered = self.has_recovered or self.breaker.failures > 0
             self.breaker.worked()
+            self._proven = min(MOST, self._proven + len(batch))
             if self._keys and batch:
                 self._keys.worked(_key(batch))
             self.has_accepted = True
@@ -389,6 +393,7 @@ class Destination:
                 self._unsent.again.appendleft(batch)  # the cause may be in it
         elif isinstance(error, DestinationBusy):
             self._fail(error, now)
+            self._proven = 1
             if self._busy:
                 self._busy = max(self._busy, len(batch))
             self._unsent.again.appendleft(batch)

@@ -181,6 +181,10 @@ class Destinations:
         for destination in self._busy.values():
             yield from destination.take_unsent(chosen)
 
+    def throttled(self) -> int:
+        """How many messages wait for the end of ten seconds without requests."""
+        return sum(destination.unsent for destination in self._busy.values() if destination.breaker.is_throttled)
+
     def take_throttled(self) -> Iterator[MessageTransfer]:
         """Removes and yields the unsent messages of the destinations that are throttled."""
         for destination in self._busy.values():
@@ -190,7 +194,7 @@ class Destinations:
     @property
     def has_unsent(self) -> bool:
         """Whether a message waits to be sent."""
-        return any(destination.has_unsent for destination in self._busy.values())
+        return any(destination.unsent for destination in self._busy.values())
 
     def backing_off(self, now: float) -> list[DestinationBackoff]:
         """The destinations that back off now. Another thread may ask."""

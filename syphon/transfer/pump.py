@@ -48,6 +48,8 @@ SECONDS_IN_FLIGHT = 2.0
 LEAST_IN_FLIGHT = 100
 """Messages that may be in flight however much the service throttles: with fewer, the messages of a destination that
 does not answer would keep all others in the backlog."""
+PACED_AFTER_LEASE = 5.0
+"""Seconds after the end of the lease in which messages are still sent that the congestion control holds back."""
 STOPPED_TAKING = "The pump had stopped receiving messages."
 NOT_CONNECTED = "The primary is not connected."
 LOCK_EXPIRES = "Its lock had expired, or was about to, before it could be sent."
@@ -97,6 +99,8 @@ class Pump:
         self._limit = ReceiveLimit(self._options.limit)
         self._started = self._idle_since = now()
         self._limiter = RateLimiter(self._started)
+        self._most, self._moved = self._options.first_window, 0
+        """How many messages may be in flight while the pump starts, and how many had moved when that last grew."""
         self._stopped_at: float | None = None
         self._ticked_at = 0.0
         self._is_over = False
@@ -182,6 +186,8 @@ class Pump:
             # What was in flight when the pump stopped, and was refused: a throttled destination is not waited for.
             for transfer in self.destinations.take_throttled():
                 transfer.queue.abandon(transfer.arrival, STOPPED_TAKING)
+            if self.is_paced and now - self._stopped_at > PACED_AFTER_LEASE:
+                self._abandon_unsent(STOPPED_TAKING)
             return not self._served or now - self._stopped_at > self._options.grace
         if self._served:
             self._idle_since = now
@@ -196,9 +202,12 @@ class Pump:
         return queue.reason_to_end(now)
 
     def _end(self, queue: QueueTransfer, reason: Ended) -> None:
-        """Ends the service of a queue. After a reason that concerns the queue alone its messages in flight are sent."""
+        """Ends the service of a queue. After a reason that concerns the queue alone its messages in flight are sent.
+
+        So are those that are paced at the end of the lease: the next pump would have to receive them again.
+        """
         queue.end(reason)
-        if reason in (Ended.STOPPED, Ended.LEASE):
+        if reason is Ended.STOPPED or (reason is Ended.LEASE and not self.is_paced):
             self._abandon_unsent(STOPPED_TAKING, queue)
         elif reason is Ended.PRIMARY_UNREACHABLE:
             self._abandon_unsent(str(self._sides.primary.error or NOT_CONNECTED), queue)
@@ -338,11 +347,26 @@ class Pump:
         if found is not None and rate == found and not room:
             self.source_congestion.bound(now)
         limit = self.destinations.congestion.limit(now)
-        if limit is None:
+        if limit is not None:
+            most = max(LEAST_IN_FLIGHT, int(SECONDS_IN_FLIGHT * limit))
+            most += min(most, self.destinations.throttled())  # they must not keep the messages of others waiting
+        elif self._most < self._options.window:
+            most = self._slow_start()
+        else:
             return room
-        most = max(LEAST_IN_FLIGHT, int(SECONDS_IN_FLIGHT * limit))
-        in_flight = sum(queue.counters.in_flight for queue in self._served.values())
-        return max(0, most - in_flight if room is None else min(room, most - in_flight))
+        most = max(0, most - sum(queue.counters.in_flight for queue in self._served.values()))
+        return most if room is None else min(room, most)
+
+    def _slow_start(self) -> int:
+        """How many messages may be in flight at the start of the pump: twice as many whenever messages have moved.
+
+        Each queue starts slowly by itself, but eighty of them would have a whole window in flight before the first
+        answer, and that may be busy.
+        """
+        moved = sum(queue.counters.moved for queue in self._served.values())
+        if moved > self._moved:
+            self._moved, self._most = moved, min(2 * self._most, self._options.window)
+        return self._most
 
     def _lose_link(self, queue: QueueTransfer) -> None:
         """Leaves the unsent messages: they are redelivered when their locks expire. `Completions` completes the others.
