@@ -58,10 +58,12 @@ REFUSED_WITHIN = 30.0
 """Seconds after the last fault in which a send may still fail: it began before."""
 SLOW_JITTER = 0.1
 """Seconds of delay at random that make a network a slow one."""
-LEAST_SHARE = 0.55
+LEAST_SHARE = 0.6
 """The share of what a throttled namespace leaves that must be used in the mean, the probes included."""
-DISCOVERY = 90.0
+DISCOVERY = 60.0
 """Seconds in which the limit of a throttled namespace is found."""
+BESIDE_DEAD = 5.0
+"""Seconds within which a message arrives beside destinations that accept nothing."""
 PING_ID = "ping"
 
 
@@ -434,6 +436,7 @@ class Checker:
             self._check_receives(story)
         self._check_throughput()
         self._check_isolation()
+        self._check_dead_destinations()
         if not self._is_proven:
             self.fail("no drain has proven that the backlog is empty")
         if self.violation is not None:
@@ -448,9 +451,9 @@ class Checker:
         if last > (most := DISCOVERY + len(stories) / (LEAST_SHARE * rate)):
             self.fail(f"slow: {len(stories)} messages at {rate:.0f}/s took {last:.0f} s, and {most:.0f} are enough")
         receives = sum(story.received for story in stories)
-        # At the end of a lease a slot gives back what is in flight: the messages of two seconds, and the first window.
+        # At the end of a lease a slot gives back what it cannot send within seconds: at least a hundred are in flight.
         leases = 1 + last / 60.0
-        if receives > 1.1 * len(stories) + leases * self.incident.slots * max(3 * rate, 400):
+        if receives > 1.1 * len(stories) + leases * self.incident.slots * 100:
             self.fail(f"received again: {receives} receives of {len(stories)} messages")
 
     def _check_isolation(self) -> None:
@@ -461,6 +464,19 @@ class Checker:
                     took = (story.copies[0] if story.copies else math.inf) - story.message.at
                     if not fault.is_fragment_of(story.message) and took > UNDISTURBED:
                         self.fail(f"not isolated: {story.message.id} took {took:.0f} s, and its fragment is available")
+
+    def _check_dead_destinations(self) -> None:
+        """Destinations that accept nothing for long cost two receives per message, and delay no other (S7)."""
+        dead, stories = self.incident.dead_destinations, list(self.stories.values())
+        if not dead or self.incident.mode is not Mode.WORKER:
+            return
+        receives = sum(story.received for story in stories)
+        if receives > 2 * len(stories) + len(dead):  # the first message for each rings before anyone knows
+            self.fail(f"received again: {receives} receives of {len(stories)} messages")
+        for story in stories:
+            took = (story.copies[0] if story.copies else math.inf) - story.message.at
+            if story.message.destination not in dead and took > BESIDE_DEAD:
+                self.fail(f"not isolated: {story.message.id} took {took:.0f} s, and its destination is available")
 
     def _check_receives(self, story: Story) -> None:
         ended = story.completed if story.completed is not None else self._now()

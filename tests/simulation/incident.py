@@ -193,6 +193,13 @@ class Incident:
         used = sum(fault.number for fault in self.faults if fault.kind is Kind.FOREIGN)
         return min(fault.number for fault in throttles) - used
 
+    @property
+    def dead_destinations(self) -> frozenset[str]:
+        """Destinations that accept nothing for long, from the beginning, if nothing else disturbs anything."""
+        if any(fault.kind not in (Kind.MISSING, Kind.FULL) or fault.at or fault.lasts < 600 for fault in self.faults):
+            return frozenset()
+        return frozenset(fault.entity for fault in self.faults)
+
     def undisturbed_from(self, message: SimulatedMessage) -> float:
         """When the last fault that concerns a message is over; `inf` if that never happens.
 
@@ -280,7 +287,9 @@ def generate(seed: int) -> Incident:
         return _of_a_drain(seed, rng)
     if chosen < 0.98:
         return _of_senders(seed, rng)
-    return _throttled(seed, rng) if chosen < 0.99 else _with_a_fragment_down(seed, rng)
+    if chosen < 0.99:
+        return _throttled(seed, rng)
+    return _with_a_fragment_down(seed, rng) if chosen < 0.997 else _with_dead_destinations(seed, rng)
 
 
 def _throttled(seed: int, rng: random.Random) -> Incident:
@@ -329,6 +338,26 @@ def _with_a_fragment_down(seed: int, rng: random.Random) -> Incident:
         latency=rng.choice(LATENCIES[:3]),
         linger=5.0,
         partitioned=frozenset(("d0",)),
+    )
+
+
+def _with_dead_destinations(seed: int, rng: random.Random) -> Incident:
+    """Destinations that accept nothing for long, and a trickle of messages for them and for one that works."""
+    kind, dead, lasts = rng.choice((Kind.FULL, Kind.MISSING)), rng.choice((1, 3, 10)), rng.choice((900.0, 2400.0))
+    paths, every = [f"dead-{number}" for number in range(dead)], rng.choice((20.0, 60.0))
+    trickle = sorted(
+        ((turn + rng.random()) * every, path)
+        for turn in range(int(lasts / every))
+        for path in (rng.choice(paths), "orders")
+    )
+    return Incident(
+        seed,
+        ("orders", *paths),
+        tuple(SimulatedMessage(number, path, at) for number, (at, path) in enumerate(trickle)),
+        tuple(SimulatedFault(kind, 0.0, lasts, "contoso", path) for path in paths),
+        mode=Mode.WORKER,
+        lock=60.0,
+        window=PumpOptions().window,
     )
 
 
@@ -474,5 +503,9 @@ def _fault(
     return SimulatedFault(kind, at, min(lasts, 8.0) if kind is Kind.PAUSE else lasts, side)
 
 
-GENERATORS = {Kind.THROTTLE: _throttled, Kind.FRAGMENT: _with_a_fragment_down}
+GENERATORS = {
+    Kind.THROTTLE: _throttled,
+    Kind.FRAGMENT: _with_a_fragment_down,
+    Kind.MISSING: _with_dead_destinations,
+}
 """The generators of incidents that are about one kind of fault."""

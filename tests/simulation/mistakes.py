@@ -34,7 +34,7 @@ from syphon.transfer.locks import LockKeeper
 from syphon.transfer.queue_transfer import QueueTransfer
 from syphon.transfer.settlement import Unsettled
 from syphon.transfer.suspicion import Isolation, MessageKey, Suspicion, Verdict
-from syphon.transfer.window import Demand, SharedWindow
+from syphon.transfer.window import Demand, RateLimiter, SharedWindow
 from syphon.worker.backoffs import Backoffs
 from syphon.worker.dispatcher import Dispatcher
 from syphon.worker.drain.emptiness import EmptinessCheck, PeekCount
@@ -511,6 +511,25 @@ def leaves_the_messages_of_a_throttled_destination_to_their_locks() -> Iterator[
 def receives_at_full_speed_while_it_sends_slowly() -> Iterator[None]:
     """And then gives back everything at the end of each lease."""
     with replaced(syphon.transfer.pump, "SECONDS_IN_FLIGHT", 1e6):
+        yield
+
+
+@mistake_in(Mode.DRAIN, kind=Kind.THROTTLE)
+def forgets_after_each_turn_what_it_was_allowed_to_send() -> Iterator[None]:
+    """At a low limit a turn is worth less than one message."""
+
+    def room(self: RateLimiter, rate: float | None, now: float) -> int | None:
+        self._tokens, self._at = 0.0, self._at if rate else now
+        return original(self, rate, now)
+
+    original = RateLimiter.room
+    with replaced(RateLimiter, "room", room):
+        yield
+
+
+@mistake_in(Mode.WORKER, kind=Kind.MISSING)
+def leaves_messages_for_dead_destinations_to_their_locks() -> Iterator[None]:
+    with replaced(Destination, "defers", lambda *_: False):
         yield
 
 

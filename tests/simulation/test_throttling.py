@@ -87,10 +87,24 @@ def test_both_sides_may_be_throttled(mode: Mode) -> None:
     assert receives <= 1.1 * 6000
 
 
-def test_half_is_left_beside_a_client_that_uses_the_other_half() -> None:
-    arrivals, receives = run(throttled(Mode.DRAIN, 1000, 10_000, foreign=500))
-    assert steady_rate(arrivals) >= 0.85 * SHARE * 500
-    assert receives <= 1.1 * 10_000
+@pytest.mark.parametrize(
+    ("mode", "limit", "messages"),
+    [
+        (Mode.DRAIN, 100, 4000),
+        (Mode.DRAIN, 1000, 10_000),
+        (Mode.DRAIN, 5000, 40_000),
+        (Mode.WORKER, 100, 4000),
+        (Mode.WORKER, 1000, 15_000),
+    ],
+)
+def test_half_is_left_beside_a_client_that_uses_the_other_half(mode: Mode, limit: int, messages: int) -> None:
+    """Over the whole run, too: the search for the limit and ten seconds of silence after each busy answer included."""
+    left = SHARE * limit / 2
+    arrivals, receives = run(throttled(mode, limit, messages, foreign=limit // 2))
+    assert len(arrivals) == messages
+    assert steady_rate(arrivals) >= 0.85 * left
+    assert messages / arrivals[-1] >= 0.55 * left
+    assert receives <= 1.1 * messages
 
 
 @pytest.mark.parametrize("mode", [Mode.PUMP, Mode.WORKER, Mode.DRAIN])
