@@ -42,6 +42,8 @@ class QueueWork:
     """How many slots serve it."""
     ring: Ring | None = None
     """It has rung, and no slot serves it yet."""
+    has_received: bool = False
+    """Whether a slot has received a message of it since it was last listened to."""
     trouble: str = ""
     """Why its last service failed; empty if it did not."""
     arm_at: float | None = None
@@ -197,6 +199,9 @@ class Dispatcher:
     def _service_ended(self, slot: RunningSlot, report: QueueReport) -> None:
         """Listens to a queue again whose service a slot has ended, or lets another slot serve it."""
         work = self.queues[report.queue]
+        received_before = slot.before.get(report.queue, Counters()).received
+        # Of all slots that served it: the last one may have received nothing, and another one have deferred messages.
+        work.has_received = work.has_received or report.counters.received > received_before
         self._take_back(slot, report.queue)
         if report.error:
             if not work.is_working:
@@ -212,9 +217,9 @@ class Dispatcher:
         elif report.ended is Ended.LEASE or (slot.is_leaving and report.ended is Ended.STOPPED):
             work.ring = Ring.NEW
         else:
-            before = slot.before.get(report.queue, Counters())
             # Nothing received: others hold the locks of the remaining messages. Only a receive notices their expiry.
-            self._listening.arm(report.queue, scan=report.counters.received > before.received)
+            self._listening.arm(report.queue, scan=work.has_received)
+            work.has_received = False
 
     def _take_back(self, slot: RunningSlot, queue: str) -> None:
         del slot.queues[queue]
@@ -230,7 +235,7 @@ class Dispatcher:
     def _arm_again(self) -> None:
         for work in self.queues.values():
             if work.arm_at is not None and self._now() >= work.arm_at:
-                work.arm_at = None
+                work.arm_at, work.has_received = None, False
                 self._listening.arm(work.name, scan=True)
 
     # --- handing out ---------------------------------------------------------------------------------------------

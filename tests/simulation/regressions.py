@@ -306,6 +306,18 @@ REGRESSIONS = {
         lock=60.0,
         linger=30.0,
     ),
+    # Seed 29002823: two slots served the queue. The first one deferred the message; the other one received nothing, and
+    # the worker looked for no deferred messages when it ended.
+    "a message that a slot defers while its successor finds nothing": Incident(
+        29002823,
+        ("orders",),
+        _messages(1, "orders"),
+        (SimulatedFault(Kind.BROKER, 0.0, 9.0, "contoso", how="hang", operation="send", number=3),),
+        mode=Mode.WORKER,
+        task_failures=1,
+        lock=60.0,
+        latency=0.02,
+    ),
     # Seeds 543328 and 585896: once more the checker.
     "a destination that is disabled after it has failed": Incident(
         24,

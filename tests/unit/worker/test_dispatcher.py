@@ -295,6 +295,17 @@ def test_a_second_slot_starts_only_when_every_slot_is_saturated(scene: Scene) ->
     assert scene.listening.armed == [(FIRST, False)]
 
 
+def test_what_one_slot_has_deferred_is_looked_for_when_another_one_ends_the_service(scene: Scene) -> None:  # S7
+    scene.rings(FIRST)
+    (first,) = scene.jobs
+    first.reports(busy=10, is_saturated=True)
+    second = scene.jobs[1]
+    second.reports()
+    first.ends_service(FIRST, Ended.QUIET, left=1)
+    second.ends_service(FIRST, Ended.QUIET)
+    assert scene.listening.armed == [(FIRST, True)]
+
+
 @pytest.mark.parametrize("most_slots", [1, 2])
 def test_a_queue_that_rings_beside_a_saturated_slot_waits_for_no_other_slot(most_slots: int) -> None:  # S10
     scene = Scene(most_slots=most_slots)
