@@ -16,7 +16,7 @@ EVERY = 60.0
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("dead", "kind", "hours"), [(1, Kind.FULL, 8), (5, Kind.MISSING, 8), (50, Kind.FULL, 3)])
+@pytest.mark.parametrize(("dead", "kind", "hours"), [(1, Kind.FULL, 8), (5, Kind.MISSING, 8), (50, Kind.FULL, 8)])
 def test_a_message_is_received_twice_at_most_and_no_other_is_delayed(
     dead: int, kind: Kind, hours: int
 ) -> None:  # S3, S7
