@@ -1,24 +1,22 @@
 """What syphon costs on Service Bus, estimated before anything runs."""
 
 from .estimate import (
+    BILLED_OPERATIONS,
     LIST_PRICES,
+    PING_EVERY,
     Charge,
+    DeadDestination,
     Prices,
     PricingTier,
     bandwidth_cost,
     charge_of,
+    crossing_bytes,
+    dead_destination,
     drain_cost,
+    drain_operations,
     idle_cost,
     load_prices,
     namespace_cost,
-)
-from .operations import (
-    BILLED_OPERATIONS,
-    PING_EVERY,
-    DeadDestination,
-    crossing_bytes,
-    dead_destination,
-    drain_operations,
     pings_within,
     ring_receives,
 )

@@ -7,23 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from syphon.cost import operations
+from syphon.cost import estimate
 from syphon.cost.estimate import (
     LIST_PRICES,
+    DeadDestination,
     Prices,
     PricingTier,
     bandwidth_cost,
-    drain_cost,
-    idle_cost,
-    load_prices,
-    namespace_cost,
-)
-from syphon.cost.operations import (
-    DeadDestination,
     crossing_bytes,
     dead_destination,
+    drain_cost,
     drain_operations,
+    idle_cost,
     idle_receives,
+    load_prices,
+    namespace_cost,
     pings_within,
     ring_receives,
     tries_within,
@@ -101,10 +99,10 @@ def test_a_message_crosses_between_the_regions_twice(prices: Prices, tmp_path: P
 
 
 def test_its_constants_are_those_of_the_transfer() -> None:
-    assert PairOptions().ping_primary_interval == timedelta(seconds=operations.PING_EVERY)
-    assert (operations.LONG_POLL, operations.LONGEST_PAUSE) == (doorbell.LONG_POLL, breaker.LONGEST_PAUSE)
-    assert breaker.RECHECK_AFTER == DestinationFull.retry_after == operations.FIRST_PAUSE
-    assert operations.PEEK_PAGE == PAGE
+    assert PairOptions().ping_primary_interval == timedelta(seconds=estimate.PING_EVERY)
+    assert (estimate.LONG_POLL, estimate.LONGEST_PAUSE) == (doorbell.LONG_POLL, breaker.LONGEST_PAUSE)
+    assert breaker.RECHECK_AFTER == DestinationFull.retry_after == estimate.FIRST_PAUSE
+    assert estimate.PEEK_PAGE == PAGE
 
 
 def test_an_idle_month_is_within_the_free_operations_or_costs_two_cents(prices: Prices) -> None:  # S7
