@@ -1,15 +1,13 @@
 """The ledger: what happened to every message, as Parquet; its schema, its writer, and the report on it."""
 
-from .check import LedgerFinding, check_ledger
 from .html import html_page
-from .local_reader import LocalReader
-from .parquet import packed_file
-from .queries import query_report
-from .report import (
+from .parquet import avoid_loading_pandas, packed_file
+from .reader import LocalReader, SparkReader
+from .report_query import query_report
+from .report_values import (
     DestinationReport,
     Hour,
     OpenJobReport,
-    Period,
     ReasonCount,
     Renamed,
     Repeat,
@@ -17,10 +15,8 @@ from .report import (
     Shortfall,
     Spread,
 )
-from .rows import Attempt, OpenJob, Origin
-from .spark_reader import SparkReader
-from .store import Ledger, LedgerUnreadable, check_ledger_path
-from .without_pandas import avoid_loading_pandas
+from .rows import Attempt, OpenJob, Origin, Period
+from .store import Ledger, LedgerFinding, LedgerUnreadable, check_ledger, check_ledger_path
 from .writer import LedgerWriter
 
 __all__ = [

@@ -6,21 +6,66 @@ single rows. Spark's daemon preloads this module, so Arrow is imported inside fu
 Measured with 2,000 rows a file: zstd and delta encodings take 30 bytes a row and 0.6 ms a thousand rows; snappy with
 Arrow's own choice of encodings takes 67 bytes and 0.8 ms. Statistics of columns that no query selects by cost a third
 of a small file.
+
+Arrow imports pandas, if it is installed, when it makes its first array: 0.4 s of CPU time and 34 MB, which the ledger
+does not need. Processes of our own (a worker's driver, the Python workers of a local Spark) prevent that.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime
+from functools import cache
+from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING, Any
 
 from syphon.model import Outcome
 
 from .rows import Attempt, Origin
-from .without_pandas import prepare_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_is_wanted = False
+
+
+def avoid_loading_pandas() -> None:
+    """Keep Arrow from loading pandas in this process, and in those that it forks. Arrow itself is not loaded yet.
+
+    Arrow tries once: a process that converts anything to or from pandas must not call this.
+    """
+    global _is_wanted
+    _is_wanted = True
+
+
+def prepare_arrow() -> None:
+    """Hide pandas, if it was asked for, before the first array is made."""
+    if _is_wanted:
+        _hide_pandas_once()
+
+
+@cache
+def _hide_pandas_once() -> None:
+    if "pandas" in sys.modules:
+        return
+    sys.meta_path.insert(0, _Hidden)
+    try:
+        import pyarrow as pa
+
+        pa.array([0])
+    finally:
+        sys.meta_path.remove(_Hidden)
+
+
+class _Hidden(MetaPathFinder):
+    """Finds no pandas, wherever it is installed."""
+
+    @classmethod
+    def find_spec(cls, fullname: str, path: object, target: object = None) -> None:  # noqa: ARG003
+        if fullname == "pandas":
+            raise ImportError(fullname)
+
 
 LARGEST = 4 * 1024 * 1024
 """Bytes of small files that are put together into one: about 140,000 rows, which take 30 MB in memory."""

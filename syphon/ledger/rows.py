@@ -1,15 +1,20 @@
-"""The rows of the ledger: one per transfer, one per attempt of a task and queue. Neither holds message bodies.
+"""The rows of the ledger, and which of them a report selects. Neither table holds message bodies.
 
-The row of a transfer says what happened to one message. The row of an attempt says what a task had counted of one queue
-in its last report to the driver: the difference between the two is what a killed task did not record (D9).
+There is one row per transfer: what happened to one message. There is one per attempt of a task and queue: it says what
+the task had counted of that queue in its last report to the driver. The difference between the two is what a killed
+task did not record (D9).
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import NamedTuple
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
 
 from syphon.model import Counters
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -62,3 +67,48 @@ class OpenJob(NamedTuple):
     queues: tuple[str, ...]
     slots: int
     opened_at: int
+
+
+LONGEST_ATTEMPT = timedelta(days=2)
+"""Longer than any attempt: a task lives no longer than its lease, and a lease is at most an hour."""
+
+
+@dataclass(frozen=True)
+class Period:
+    """From a moment up to, but not including, another moment. None means no limit."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The transfers that a report is about: those of a period and of a pair, or of all."""
+
+    period: Period
+    pair: str | None = None
+
+    @property
+    def near(self) -> Period:
+        """The period in which the attempts that ended within the selected one may have settled messages."""
+        since, until = self.period.since, self.period.until
+        return Period(since and since - LONGEST_ATTEMPT, until and until + LONGEST_ATTEMPT)
+
+
+def micros(when: datetime) -> int:
+    """Microseconds since 1970."""
+    return (when - EPOCH) // timedelta(microseconds=1)
+
+
+def within(times: pa.ChunkedArray, period: Period) -> pa.ChunkedArray:
+    """Which of these times are in the period."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    numbers = pc.cast(pc.cast(times, pa.timestamp("us", tz="UTC"), safe=False), pa.int64())
+    found = pc.is_valid(numbers)
+    if period.since is not None:
+        found = pc.and_(found, pc.greater_equal(numbers, micros(period.since)))
+    if period.until is not None:
+        found = pc.and_(found, pc.less(numbers, micros(period.until)))
+    return pc.fill_null(found, False)

@@ -2,9 +2,13 @@
 
     <path>/transfers/date=2026-10-05/….parquet     a row per transfer
     <path>/attempts/date=2026-10-05/….parquet      a row per attempt of a task and queue
-    <path>/open/<job>.json                         jobs that are not closed: see `open_jobs`
-    <path>/merging/<id>.json                       merges of small files that are not over: see `merging`
+    <path>/open/<job>.json                         an open job: pair, queues, slots, the driver's host and process
+    <path>/open/<job>.progress                     what its last report had counted, by queue, and when that was
+    <path>/merging/<id>.json                       a merge of small files that has not ended: see `merge`
     <path>/_writing/                               files that are being written, or whose writer was killed
+
+A job is on record before its first receive, and stays so if its driver dies at any point (D17, X7): its file is written
+before Spark runs the job, and deleted as the last step of closing it, after its attempts and its transfers.
 
 Several workers, and several jobs of one worker, write to it at once. Spark's own append is not made for that: all
 writers of a path share its `_temporary` folder, and the first writer to finish removes the folder while the others use
@@ -17,22 +21,118 @@ Modules that are imported from here import pyspark and Arrow inside functions: a
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import socket
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from syphon.model import Counters, SyphonError
+from syphon.model import Counters, SyphonError, volume
 
 from .files import NOT_WRITABLE, LedgerFiles, LocalFiles, cause, has_no_jvm, ledger_files, literal_path, local_path
 from .merge import MERGED, StoredFile, replaced_files
-from .open_jobs import OpenRecord, delete_open, put_open, put_progress, read_open
 from .parquet import attempts_file
 from .rows import ATTEMPTS, EPOCH, TRANSFERS, Attempt, OpenJob
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+OPEN = "open"
+_JOB, _PROGRESS = ".json", ".progress"
+
+
+@dataclass(frozen=True)
+class OpenRecord:
+    """What the ledger knows of a job that is not closed."""
+
+    job: str
+    pair: str
+    slots: int
+    opened_at: datetime
+    host: str
+    pid: int
+    heard_at: datetime
+    """When the driver last recorded the job's progress, or opened it."""
+    queues: dict[str, Counters] = field(default_factory=dict)
+    """What the last report had counted. A queue of which nothing was reported has zeros."""
+
+
+def put_open(files: LedgerFiles, job: OpenJob) -> None:
+    """Puts a job on record. It is on disk when this returns."""
+    values = job._asdict() | {"host": socket.gethostname(), "pid": os.getpid()}
+    files.put(f"{OPEN}/{job.job}{_JOB}", _json_bytes(values))
+
+
+def put_progress(files: LedgerFiles, job: str, heard_at: int, queues: Mapping[str, Counters]) -> None:
+    """Replaces the progress of an open job. It need not survive a power cut."""
+    values = {"heard_at": heard_at, "queues": {name: asdict(counters) for name, counters in queues.items()}}
+    files.put(f"{OPEN}/{job}{_PROGRESS}", _json_bytes(values), durable=False)
+
+
+def delete_open(files: LedgerFiles, job: str) -> None:
+    """Closes a job: everything about it is on record."""
+    files.delete(OPEN, [f"{job}{_PROGRESS}", f"{job}{_JOB}"])
+
+
+def read_open(files: LedgerFiles) -> tuple[list[OpenRecord], list[str]]:
+    """The jobs that are not closed, the oldest first; and the files among them that cannot be read."""
+    names = set(files.names(OPEN))
+    found, broken = [], []
+    for name in sorted(names):
+        if not name.endswith(_JOB):
+            continue
+        job = name.removesuffix(_JOB)
+        try:
+            opened = json.loads(files.read(f"{OPEN}/{name}"))
+            found.append(_open_record(opened, _read_progress(files, job) if f"{job}{_PROGRESS}" in names else {}))
+        except FileNotFoundError:
+            continue  # it has just been closed
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            if name in files.names(OPEN):  # Hadoop's error does not say that the file is gone
+                broken.append(f"{OPEN}/{name}")
+    return sorted(found, key=lambda each: (each.opened_at, each.job)), broken
+
+
+def _read_progress(files: LedgerFiles, job: str) -> dict[str, object]:
+    """The last progress; nothing if it cannot be read: the job is known all the same."""
+    try:
+        values = json.loads(files.read(f"{OPEN}/{job}{_PROGRESS}"))
+    except (OSError, ValueError):
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def _open_record(opened: dict[str, object], progress: dict[str, object]) -> OpenRecord:
+    queues = {str(name): Counters() for name in opened["queues"]}  # type: ignore[attr-defined]
+    counted = progress.get("queues") or {}
+    for name, counters in counted.items():  # type: ignore[attr-defined]
+        queues[name] = Counters(**{key: int(value) for key, value in counters.items()})
+    return OpenRecord(
+        job=str(opened["job"]),
+        pair=str(opened["pair"]),
+        slots=int(str(opened["slots"])),
+        opened_at=_moment(opened["opened_at"]),
+        host=str(opened["host"]),
+        pid=int(str(opened["pid"])),
+        heard_at=_moment(progress.get("heard_at", opened["opened_at"])),
+        queues=queues,
+    )
+
+
+def _moment(millis: object) -> datetime:
+    return EPOCH + timedelta(milliseconds=int(str(millis)))
+
+
+def _json_bytes(values: dict[str, object]) -> bytes:
+    return json.dumps(values).encode()
+
 
 MOST_LISTINGS = 20
 """How often a reader looks again at a table in which files are being merged."""
@@ -186,3 +286,55 @@ def check_ledger_path(spark: SparkSession, path: str) -> None:
     """Raises LedgerUnwritable for a ledger that this session can never write: known before a message is received."""
     if has_no_jvm(spark) and local_path(path) is None:
         raise LedgerUnwritable(f"The ledger at {path} cannot be written: {NOT_WRITABLE}.")
+
+
+# --- before a worker starts -------------------------------------------------------------------------------------------
+
+LITTLE = 100 * 1024 * 1024
+"""Bytes: with less free space the check warns. They are enough for about three million transfers."""
+PROBE = 64 * 1024
+"""Bytes that are written for the check: as much as the files of a few jobs."""
+
+
+class LedgerLevel(StrEnum):
+    """How good the place of the ledger is; the words are those of the other findings of `syphon check`."""
+
+    FINE = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+class LedgerFinding(NamedTuple):
+    """What the check has found."""
+
+    path: str
+    level: LedgerLevel
+    text: str
+
+
+def check_ledger(path: str) -> LedgerFinding:
+    """Whether the ledger can be created and written, and how much space is free.
+
+    It writes to a file without a name, which is gone at once, whatever happens. The folder of a ledger that does not
+    exist yet is not created: the nearest folder above it is tried instead.
+    """
+    local = local_path(path)
+    if local is None:
+        text = "cannot be checked without Spark. The status of a worker shows whether it can write it."
+        return LedgerFinding(path, LedgerLevel.WARNING, text)
+    folder = Path(local).absolute()
+    nearest = next((each for each in (folder, *folder.parents) if os.path.lexists(each)), folder)
+    try:
+        with tempfile.TemporaryFile(dir=nearest, buffering=0) as file:
+            file.write(b"\0" * PROBE)
+            os.fsync(file.fileno())
+        free = shutil.disk_usage(nearest).free
+    except OSError as error:
+        why = cause(OSError(error.errno, error.strerror))
+        remedy = "make room or name another path" if nearest.is_dir() else "name a folder"
+        text = f"cannot be written: {nearest}: {why}. Nothing would be recorded: {remedy} (pipeline.ledger)."
+        return LedgerFinding(path, LedgerLevel.PROBLEM, text)
+    state = "can be written" if nearest == folder else f"does not exist yet, and can be created in {nearest}"
+    if free < LITTLE:
+        return LedgerFinding(path, LedgerLevel.WARNING, f"{state}, but only {volume(free)} are free there")
+    return LedgerFinding(path, LedgerLevel.FINE, f"{state}; {volume(free)} are free there")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from syphon.ledger.report import (
+from syphon.ledger.report_values import (
     Band,
     DestinationReport,
     Hour,
     Messages,
     OpenJobReport,
     OpenQueue,
-    Period,
     ReasonCount,
     Renamed,
     Repeat,
@@ -22,6 +21,7 @@ from syphon.ledger.report import (
     TimelineStep,
     Transfers,
 )
+from syphon.ledger.rows import Period
 
 NOON = datetime(2026, 10, 5, 12, tzinfo=UTC)
 QUEUE = "contoso/x-servicebus-transfer/0"

@@ -10,7 +10,7 @@ from importlib.resources import files
 
 from syphon.model import utc_time
 
-from ..report import Report
+from ..report_values import Report
 from .elements import Markup, tag, together
 from .sections import sections
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from syphon.model import duration, plural, utc_time, volume
 
-from ..report import DestinationReport, Hour, OpenJobReport, ReasonCount, Renamed, Report, Timeline, TimelineStep
+from ..report_values import DestinationReport, Hour, OpenJobReport, ReasonCount, Renamed, Report, Timeline, TimelineStep
 from .elements import Bar, BarPart, Markup, columns, rows, tag, together
 
 MOST_BARS = 12

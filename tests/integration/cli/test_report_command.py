@@ -158,7 +158,7 @@ def test_a_small_ledger_is_read_without_spark(folder: Path, ledger: Path) -> Non
 
 
 def test_a_large_ledger_is_read_by_spark(folder: Path, ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syphon.ledger.local_reader.LARGEST", 100)
+    monkeypatch.setattr("syphon.ledger.reader.LARGEST", 100)
     done = CliRunner().invoke(main, ["report", "--ledger", str(ledger)])
     assert isinstance(done.exception, ModuleNotFoundError)  # Spark is hidden here
     assert "pyspark" in str(done.exception)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from syphon.ledger.local_reader import LocalReader
-from syphon.ledger.queries import query_report
+from syphon.ledger.reader import LocalReader
+from syphon.ledger.report_query import query_report
 from syphon.ledger.rows import ATTEMPTS, TRANSFERS, Origin
 from syphon.ledger.store import Ledger, LedgerUnreadable, LedgerUnwritable
 from syphon.model.outcomes import Result

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from syphon.ledger import html_page
-from syphon.ledger.report import DestinationReport, Report, Timeline, TimelineStep
+from syphon.ledger.report_values import DestinationReport, Report, Timeline, TimelineStep
 from tests.support.reports import NOON, a_report, an_empty_report
 
 SVG_SHAPES = {"rect", "line", "text", "g", "title", "desc"}

@@ -13,13 +13,7 @@ from typing import Any
 
 from syphon.model import Counters, ExitCode, html_line, html_table, plural
 
-
-@dataclass(frozen=True)
-class Period:
-    """From a moment up to, but not including, another moment. None means no limit."""
-
-    since: datetime | None = None
-    until: datetime | None = None
+from .rows import Period
 
 
 @dataclass(slots=True)

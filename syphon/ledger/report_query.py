@@ -8,16 +8,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from .aggregates import ATTEMPT, MOST_LINES, Aggregates, percentiles
-from .open_jobs import OpenRecord
-from .readers import FilesChanged, LedgerExtract, Reader
-from .report import (
+from .reader import FilesChanged, LedgerExtract, Reader
+from .report_values import (
     Band,
     DestinationReport,
     Hour,
     Messages,
     OpenJobReport,
     OpenQueue,
-    Period,
     ReasonCount,
     Renamed,
     Repeat,
@@ -28,9 +26,8 @@ from .report import (
     TimelineStep,
     Transfers,
 )
-from .rows import EPOCH
-from .selection import Selection
-from .store import LedgerUnreadable
+from .rows import EPOCH, Period, Selection
+from .store import LedgerUnreadable, OpenRecord
 
 BANDS = (1, 10, 60, 300, 900, 3_600, 14_400, 86_400)
 """Seconds in the backlog: the borders between the bands."""

@@ -8,9 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from syphon.ledger.counts import COLUMNS, count_rows
-from syphon.ledger.report import Period
-from syphon.ledger.selection import Selection
+from syphon.ledger.aggregates import COLUMNS, count_rows
+from syphon.ledger.rows import Period, Selection
 
 NOON = datetime(2026, 10, 5, 12, tzinfo=UTC)
 EVERYTHING = Selection(Period())

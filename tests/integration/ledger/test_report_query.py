@@ -15,13 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from syphon.cli.report import report as report_command
-from syphon.ledger.local_reader import LocalReader
 from syphon.ledger.merge import merge
-from syphon.ledger.queries import BANDS, query_report
-from syphon.ledger.readers import Reader
-from syphon.ledger.report import OpenQueue, Period, Renamed, Report
-from syphon.ledger.rows import OpenJob, Origin
-from syphon.ledger.spark_reader import SparkReader
+from syphon.ledger.reader import LocalReader, Reader, SparkReader
+from syphon.ledger.report_query import BANDS, query_report
+from syphon.ledger.report_values import OpenQueue, Renamed, Report
+from syphon.ledger.rows import OpenJob, Origin, Period
 from syphon.ledger.store import Ledger, LedgerUnreadable
 from syphon.model import ExitCode
 from syphon.model.outcomes import Counters, Result
