@@ -32,9 +32,8 @@ from bench.workloads import ONE, workloads
 from syphon.config import PipelineSettings
 from syphon.datasource import ServiceBusDataSource
 from syphon.datasource.columns import COLUMNS
-from syphon.datasource.filters import Wanted
-from syphon.datasource.options import parse_options
-from syphon.datasource.peek_read import plan_ranges, read_range
+from syphon.datasource.peek_read import Wanted, plan_ranges, read_range
+from syphon.datasource.source_options import parse_options
 from syphon.spark import spark_session
 
 if TYPE_CHECKING:
@@ -48,9 +47,9 @@ import sys, time
 from pydantic import SecretStr
 from syphon.backlog import SelectedQueue
 from syphon.config import PairSettings, SideSettings
-from syphon.datasource import backlog_rows
+from syphon.datasource import dataframes
 import pyarrow
-queue_batches = getattr(backlog_rows, "queue_batches", None) or backlog_rows.rows_of  # its name in older code
+queue_batches = getattr(dataframes, "queue_batches", None) or dataframes.rows_of  # its name in older code
 home, away, queue = sys.argv[1:]
 side = lambda text: SideSettings(connection_string=SecretStr(text))
 pair = PairSettings(name="contoso", primary=side(home), secondary=side(away))

@@ -2,7 +2,7 @@
 
 from .destinations import DestinationSettings, PermanentError
 from .json_schema import config_schema
-from .load import Config, config_from, exposes_keys, load_config
+from .load import Config, ConfigLike, config_from, exposes_keys, load_config, settings_of
 from .pairs import (
     ArmSettings,
     Credential,
@@ -30,6 +30,8 @@ __all__ = [
     "load_config",
     "exposes_keys",
     "Config",
+    "ConfigLike",
+    "settings_of",
     "PairSettings",
     "Side",
     "SideSettings",

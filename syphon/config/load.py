@@ -10,11 +10,11 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import Field
 
-from syphon.model import BadConnectionString, ConnectionString
+from syphon.model import BadConnectionString, ConnectionString, InvalidSettings
 from syphon.yaml_settings import (
     Document,
     Loc,
@@ -49,6 +49,20 @@ class Config(Settings):
         ledger = self.pipeline.ledger
         folder = Path() if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", ledger) else Path(ledger).parent
         return folder / "syphon-state.json"
+
+
+ConfigLike: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Config
+"""A settings file, its content as a dict, or loaded settings."""
+
+
+def settings_of(config: ConfigLike) -> Config:
+    """The settings that a program passes. Raises InvalidSettings with all problems."""
+    if isinstance(config, Config):
+        return config
+    try:
+        return config_from(config) if isinstance(config, Mapping) else load_config(Path(config))
+    except SettingsError as error:
+        raise InvalidSettings(str(error)) from None
 
 
 def load_config(path: Path, environ: Mapping[str, str] | None = None) -> Config:

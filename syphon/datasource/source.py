@@ -1,22 +1,38 @@
-"""The data source `servicebus`: Service Bus entities as tables and streams of Spark (X6)."""
+"""The data source `servicebus`: Service Bus entities as tables and streams of Spark (X6), and its registration.
+
+Spark may write down the options that a query names: a server of Spark Connect has them, as text, in its event log and
+on its pages. Options that `register_source` gets travel inside the pickled class, and are written down nowhere. So that
+is the place for secrets.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
-from syphon.config import PairSettings
+from syphon.config import ConfigLike, PairSettings, settings_of
 from syphon.model import SyphonError
+from syphon.spark import access_to, is_connect
 
 from .columns import BODY, COLUMNS, check_written, ddl
-from .options import SOURCE, BadSourceOptions, SourceOptions, parse_options, refuse_written_secrets
+from .source_options import (
+    ENTITY,
+    SOURCE,
+    BadSourceOptions,
+    SourceOptions,
+    names_a_namespace,
+    parse_options,
+    refuse_written_secrets,
+)
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSourceStreamWriter
     from pyspark.sql.types import StructType
 
-    from .readers import BatchReader, StreamReader
+    from .read import BatchReader, StreamReader
     from .write import BatchWriter
 
 _ARTIFACTS, _CLASSIC = "SPARK_JOB_ARTIFACT_UUID", "default"
@@ -55,7 +71,7 @@ class ServiceBusDataSource(DataSource):
         return ddl(name for name in COLUMNS if name != BODY or wants_bodies)
 
     def reader(self, schema: StructType) -> BatchReader:
-        from .readers import BatchReader
+        from .read import BatchReader
 
         return BatchReader(self._parsed(), schema)
 
@@ -65,7 +81,7 @@ class ServiceBusDataSource(DataSource):
         return BatchWriter(self._checked(schema, overwrite))
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
-        from .readers import stream_reader
+        from .read import stream_reader
 
         return stream_reader(self._parsed(), schema)
 
@@ -88,3 +104,57 @@ class ServiceBusDataSource(DataSource):
         if self.is_on_connect or os.environ.get(_ARTIFACTS, _CLASSIC) != _CLASSIC:
             refuse_written_secrets(self.options if self.of_query is None else self.of_query)
         return parse_options(self.options, self.settings)
+
+
+def register_source(
+    spark: SparkSession,
+    config: ConfigLike | None = None,
+    *,
+    name: str = SOURCE,
+    **options: object,
+) -> None:
+    """Registers the data source in a session, and makes the code of syphon available to the session's tasks.
+
+    `config` is a settings file, its content as a dict, or a `Config`. It is read here: queries name a `pair` of it, and
+    its `side`. `options` are those of docs/spark.md, for every read and write. A query may give another value for each
+    of them, but cannot remove one: another `name` registers the source for another namespace. Raises BadSourceOptions.
+    """
+    pairs = () if config is None else tuple(settings_of(config).pairs)
+    given = {key.lower(): str(value) for key, value in options.items()}
+    _check_registered(given, pairs)
+    if is_connect(spark):
+        from syphon.spark import warn_of_plain_connection
+
+        warn_of_plain_connection(spark)
+    access_to(spark).ship()
+    spark.dataSource.register(source_with(name, given, pairs, is_connect(spark)))
+
+
+def _check_registered(given: Mapping[str, str], pairs: Sequence[PairSettings]) -> None:
+    """Raises BadSourceOptions for mistakes. What a query may still name counts as named: entity, namespace and pair."""
+    later = {ENTITY: "any"}
+    if pairs:
+        later["pair"] = pairs[0].name
+    elif not names_a_namespace(given) and "config" not in given:
+        later["namespace"] = "any.servicebus.windows.net"
+    parse_options({**later, **given}, pairs)
+
+
+def source_with(
+    its_name: str, given: Mapping[str, str], pairs: Sequence[PairSettings] = (), on_connect: bool = False
+) -> type[ServiceBusDataSource]:
+    """A data source that has these options. Its class is pickled by value, because no module has it."""
+
+    class Registered(ServiceBusDataSource):
+        settings = tuple(pairs)
+        is_on_connect = on_connect
+
+        def __init__(self, options: Mapping[str, str]) -> None:
+            super().__init__({**given, **{key.lower(): value for key, value in options.items()}})
+            self.of_query = frozenset(key.lower() for key in options)
+
+        @classmethod
+        def name(cls) -> str:
+            return its_name
+
+    return Registered

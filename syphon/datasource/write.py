@@ -17,8 +17,8 @@ from syphon.model import SyphonError
 from syphon.servicebus import namespace_of
 from syphon.transfer import EntitySender, OutgoingMessage
 
-from .options import BadRows, SourceOptions
 from .row_messages import BadRow, Columns, columns_of_batch, columns_of_rows, message_of, row_dicts
+from .source_options import BadRows, SourceOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa

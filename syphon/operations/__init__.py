@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 from syphon.lazy_exports import exported_names, lazy_exports
 
 if TYPE_CHECKING:
-    from .arguments import ConfigLike as ConfigLike
-    from .arguments import settings_of as settings_of
     from .drain_dry_run import DryRun as DryRun
     from .drain_dry_run import dry_run as dry_run
     from .drain_dry_run import forecast as forecast
@@ -24,8 +22,8 @@ if TYPE_CHECKING:
     from .drain_summary import DestinationResult as DestinationResult
     from .drain_summary import DrainSummary as DrainSummary
     from .drain_summary import QueueResult as QueueResult
-    from .give_up import word_for as word_for
-    from .give_up import words_for as words_for
+    from .drain_summary import word_for as word_for
+    from .drain_summary import words_for as words_for
     from .inspection import BacklogAnswer as BacklogAnswer
     from .inspection import BacklogOverview as BacklogOverview
     from .inspection import Reach as Reach
@@ -42,11 +40,9 @@ if TYPE_CHECKING:
     from .ledger_report import report as report
 else:
     _MODULES = {
-        "arguments": ("ConfigLike", "settings_of"),
         "drain_dry_run": ("DryRun", "dry_run", "forecast"),
         "drain_run": ("DrainInterrupted", "DrainRun", "drain", "queues_to_drain"),
-        "drain_summary": ("Account", "DestinationResult", "DrainSummary", "QueueResult"),
-        "give_up": ("word_for", "words_for"),
+        "drain_summary": ("Account", "DestinationResult", "DrainSummary", "QueueResult", "word_for", "words_for"),
         "inspection": (
             "BacklogAnswer",
             "BacklogOverview",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from syphon.backlog import SelectedQueue, by_pair, not_allowed
 from syphon.command_options import called_with
-from syphon.config import Config, PairSettings, Via
+from syphon.config import Config, PairSettings, Via, settings_of
 from syphon.cost import PricingTier, drain_cost, load_prices
 from syphon.datasource import (
     DeadLetterPreview,
@@ -35,7 +35,6 @@ from syphon.servicebus import NamespaceTier, administration_of, connected, large
 from syphon.spark import spark_session
 from syphon.worker import DrainOptions
 
-from .arguments import settings_of
 from .drain_run import DryRunCall, queues_to_drain
 from .inspection import has_messages, with_renames
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from syphon.backlog import SelectedQueue, by_pair, plan, queue_names, secondary_administration, select_queues
 from syphon.command_options import called_with
-from syphon.config import Config
+from syphon.config import Config, ConfigLike, PermanentError, settings_of
 from syphon.model import SyphonError
-from syphon.worker import Drain, DrainOptions, DrainProgress, counts_of, running_engine, waiting_destinations
+from syphon.worker import GIVE_UP, Drain, DrainOptions, DrainProgress, counts_of, running_engine, waiting_destinations
 
-from .arguments import ConfigLike, settings_of
 from .drain_summary import DrainSummary, exit_code_of, summarized
-from .give_up import with_given_up
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +42,20 @@ class DrainCall(DryRunCall):
     """What `syphon.drain` is called with."""
 
     progress: Progress | None = None
+
+
+def with_given_up(config: Config, words: Iterable[str]) -> Config:
+    """The settings for one drain: these errors are permanent for every pair, in addition to the configured ones.
+
+    By default messages for missing or disabled destinations stay in the backlog (S4): the sender failed over because of
+    these errors, and the entity may be created or enabled. Only a person knows that it will not.
+    """
+    errors = [PermanentError(GIVE_UP[word]) for word in words]
+    pairs = [
+        pair.model_copy(update={"destinations": pair.destinations.giving_up(errors)}) if errors else pair
+        for pair in config.pairs
+    ]
+    return config.model_copy(update={"pairs": pairs})
 
 
 def queues_to_drain(config: Config, options: DrainOptions) -> list[SelectedQueue]:

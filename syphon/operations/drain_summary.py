@@ -8,11 +8,11 @@ from itertools import groupby
 from typing import Any
 
 from syphon.control import Totals
-from syphon.model import ExitCode, Stats, html_line, html_table, plural
-from syphon.worker import DrainOptions, DrainResult, DrainState, QueueDrain, WaitingDestination
+from syphon.model import DestinationDisabled, DestinationMissing, ExitCode, Stats, html_line, html_table, plural
+from syphon.worker import GIVE_UP, DrainOptions, DrainResult, DrainState, QueueDrain, WaitingDestination
 
-from .give_up import word_for, words_for
-
+_WORDS = {DestinationMissing.__name__: "missing", DestinationDisabled.__name__: "disabled"}
+"""The word of --give-up for each class of errors."""
 MOST_NAMED = 5
 """Destinations that the verdict lists. The lines above it list all of them."""
 
@@ -262,3 +262,14 @@ def _way_out(waiting: Sequence[WaitingDestination]) -> str:
         f" {plural(count, 'message')} {verb} for {names}{more}: create or enable the entity and drain again, "
         f"or dead-letter them with --give-up {words}."
     )
+
+
+def word_for(error: str) -> str | None:
+    """The --give-up word for this error; None if there is none."""
+    return _WORDS.get(error)
+
+
+def words_for(errors: Iterable[str]) -> str:
+    """The value of --give-up for these errors; empty if there is none."""
+    found = {word_for(error) for error in errors}
+    return ",".join(word for word in GIVE_UP if word in found)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from syphon.backlog import SelectedQueue, by_pair, expiry_warning, select_queues
 from syphon.command_options import Names, Queues, read_names
-from syphon.config import Config
+from syphon.config import Config, ConfigLike, settings_of
 from syphon.datasource import (
     VIEW,
     DeadLetterPreview,
@@ -36,8 +36,6 @@ from syphon.model import (
 )
 from syphon.servicebus import connected, peek, try_receiver
 from syphon.spark import session_for_queries, spark_session
-
-from .arguments import ConfigLike, settings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

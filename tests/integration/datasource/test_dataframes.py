@@ -10,7 +10,7 @@ import yaml
 
 from syphon.config import load_config
 from syphon.datasource import backlog, ledger
-from syphon.datasource.backlog_rows import BACKLOG_SCHEMA
+from syphon.datasource.dataframes import BACKLOG_SCHEMA
 from syphon.ledger.rows import ATTEMPTS, TRANSFERS
 from syphon.model import SyphonError
 from tests.integration.operations.conftest import FIRST, SECOND, aliased, running

@@ -15,9 +15,8 @@ pytest.importorskip("pyspark.sql.datasource", reason="Spark 3.5 has no data sour
 from pyspark import cloudpickle
 
 from syphon.datasource import register_source
-from syphon.datasource.options import BadSourceOptions
-from syphon.datasource.registration import source_with
-from syphon.datasource.source import ServiceBusDataSource
+from syphon.datasource.source import ServiceBusDataSource, source_with
+from syphon.datasource.source_options import BadSourceOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

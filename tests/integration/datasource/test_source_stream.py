@@ -12,10 +12,9 @@ import pytest
 
 from syphon.amqp import Timestamp
 from syphon.datasource import peek_read as reading
-from syphon.datasource.filters import Wanted
-from syphon.datasource.new_messages import CHECK_EVERY, LOOK_EVERY, NewMessages, NumbersRestarted, Offsets
-from syphon.datasource.options import parse_options
-from syphon.datasource.peek_read import BROKEN, TRIES, SequenceRange, plan_ranges
+from syphon.datasource.peek_read import BROKEN, TRIES, SequenceRange, Wanted, plan_ranges
+from syphon.datasource.read import CHECK_EVERY, LOOK_EVERY, NewMessages, NumbersRestarted, Offsets
+from syphon.datasource.source_options import parse_options
 from syphon.emulator import Action, Fault, Operation
 from tests.support.spark_source import SourceBus, message
 from tests.support.waiting import eventually

@@ -11,8 +11,8 @@ import pytest
 
 from syphon.amqp import Map, Section
 from syphon.config import SideSettings
-from syphon.datasource.options import SourceOptions, parse_options
 from syphon.datasource.row_messages import Columns
+from syphon.datasource.source_options import SourceOptions, parse_options
 from syphon.datasource.write import RowRefused, WriteCounts, log_result, report_failure, send_rows
 from syphon.emulator import Action, Fault, Operation
 from tests.support.amqp_equality import assert_same

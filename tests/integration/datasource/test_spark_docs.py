@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from syphon.datasource.backlog_rows import BACKLOG_SCHEMA
 from syphon.datasource.columns import COLUMNS
-from syphon.datasource.options import Behaviour
+from syphon.datasource.dataframes import BACKLOG_SCHEMA
+from syphon.datasource.source_options import Behaviour
 from syphon.emulator import QueueDescription
 from syphon.emulator.broker.message import BrokeredMessage
 from syphon.ledger.rows import ATTEMPTS, TRANSFERS

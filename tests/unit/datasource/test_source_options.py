@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from syphon.config import load_config
-from syphon.datasource.options import BadRows, BadSourceOptions, Start, parse_options, refuse_written_secrets
+from syphon.datasource.source_options import BadRows, BadSourceOptions, Start, parse_options, refuse_written_secrets
 
 KEY = "c2VjcmV0LWtleS10aGF0LW11c3Qtbm90LWJlLXNlZW4="
 STRING = f"Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=x;SharedAccessKey={KEY}"

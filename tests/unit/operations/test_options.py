@@ -11,9 +11,8 @@ import yaml
 
 import syphon
 from syphon.command_options import read_duration, read_moment, read_names, read_rate
-from syphon.config import Config
+from syphon.config import Config, settings_of
 from syphon.model import InvalidOption, InvalidSettings, SyphonError
-from syphon.operations.arguments import settings_of
 
 KEY = "c2VjcmV0LWtleS10aGF0LW11c3Qtbm90LWJlLXNlZW4="
 SETTINGS: dict[str, Any] = {

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syphon.datasource.filters import Bounds, Wanted, push
-from syphon.datasource.peek_read import SequenceRange, split_range
+from syphon.datasource.peek_read import Bounds, SequenceRange, Wanted, push, split_range
 
 
 @dataclass(frozen=True)

@@ -1,25 +1,43 @@
-"""Finds the messages that have come to entities since a stream last looked: by their sequence numbers.
+"""Spark's readers of the data source, for tables and for streams, and the new messages of a stream.
 
-An offset is the last sequence number of each entity that the stream has seen, and when it has seen that one. Looking
-costs one peek for an entity without new messages, and is done once a second at most.
+The offset of a stream is the last sequence number that it has seen of each entity, and when it saw that one. Polling
+costs one peek for an entity without new messages, and happens at most once per second.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from syphon.amqp import Timestamp
 from syphon.config import SideSettings
 from syphon.model import SyphonError
 from syphon.servicebus import Connection, MessageState, Peeked, connected, peek_pages, sequence_bounds
 
+from .columns import read_names
 from .message_fields import read_fields
-from .options import SourceOptions, Start
-from .peek_read import BROKEN, SequenceRange, bounds_of, retried, split_range
+from .peek_read import (
+    BROKEN,
+    Bounds,
+    SequenceRange,
+    Wanted,
+    bounds_of,
+    plan_ranges,
+    push,
+    read_range,
+    retried,
+    split_range,
+)
+from .source_options import SourceOptions, Start
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
 
 TOLERANCE = 900.0
 """Seconds by which the clocks of the driver and of the service may differ. A restart is found so much later."""
@@ -202,3 +220,113 @@ class _KeptConnection:
     def close(self) -> None:
         self._open.close()
         self._connection = None
+
+
+class BatchReader(DataSourceReader):
+    """Peeks at all messages that are there when its tasks begin.
+
+    It takes filters of Spark's only with the option `pushdown`. Spark 4.3 keeps the filters of a query for the frame
+    that was loaded, and not for the query: a second query of the same frame would get the rows of the first one.
+    """
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._names = read_names(schema)
+        self._nullable = [field.nullable for field in schema.fields]
+        numbers = Bounds(options.behaviour.first)
+        if options.behaviour.last is not None:
+            numbers = Bounds(numbers.low, options.behaviour.last)
+        self._wanted = Wanted(numbers)
+
+    @property
+    def pushFilters(self) -> Callable[[list[Any]], Iterable[Any]]:  # noqa: N802
+        """Takes filters of Spark's, where the session pushes them down (`spark.sql.python.filterPushdown.enabled`)."""
+        return _OptionalPushdown(self)
+
+    def push(self, filters: Sequence[Any]) -> list[Any]:
+        """Applies the filters that it can. Returns the others."""
+        if not self._options.behaviour.pushdown:
+            return list(filters)
+        self._wanted, rest = push(self._wanted, filters)
+        return rest
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(part) for part in plan_ranges(self._options, self._wanted)]
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        # If there is no partition, Spark reads one all the same: without a value, or None (Spark 4.0 and 4.1).
+        if partition is None or partition.value is None:
+            return iter(())
+        return read_range(self._options.side, partition.value, self._names, self._nullable, self._wanted)
+
+
+class _OptionalPushdown:
+    """A `pushFilters` that does not insist. By default Spark pushes no filters down to Python, and raises an error if a
+    reader has this method all the same. Ours only saves work: without it Spark filters the rows.
+    """
+
+    def __init__(self, reader: BatchReader) -> None:
+        self._reader = reader
+        # What Spark looks at, to see whether the method is the reader's own. Spark 4.0 has none.
+        self.__func__ = getattr(DataSourceReader, "pushFilters", None)
+
+    def __call__(self, filters: list[Any]) -> Iterable[Any]:
+        return self._reader.push(filters)
+
+
+class StreamReader(DataSourceStreamReader):
+    """Peeks at the messages that come, by sequence number. For Spark 4.0 and 4.1, whose batches have no limit."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._names = read_names(schema)
+        self._nullable = [field.nullable for field in schema.fields]
+        self._new_messages = NewMessages(options)
+        self._seen: Offsets = {}
+
+    def initialOffset(self) -> Offsets:  # noqa: N802
+        return self._new_messages.first_offsets()
+
+    def latestOffset(self) -> Offsets:  # type: ignore[override]  # noqa: N802
+        self._seen = self._new_messages.latest(self._seen)
+        return self._seen
+
+    def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
+        return [InputPartition(part) for part in self._new_messages.ranges(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_range(self._options.side, partition.value, self._names, self._nullable, Wanted())
+
+    def stop(self) -> None:
+        self._new_messages.close()
+
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:
+    LimitedStreamReader: Any = None
+else:
+
+    class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):  # type: ignore[no-redef]
+        """The same, with limits: a micro-batch has so many rows, and `availableNow` ends."""
+
+        def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # type: ignore[override]  # noqa: N802
+            return self._new_messages.latest(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+
+        def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+            most = self._options.behaviour.max_rows
+            return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+        def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+            self._new_messages.stop_at_present()
+
+
+def stream_reader(options: SourceOptions, schema: StructType) -> StreamReader:
+    """The reader of streams that this Spark can use best."""
+    reader: StreamReader = (LimitedStreamReader or StreamReader)(options, schema)
+    return reader
