@@ -62,14 +62,14 @@ def run(config_file: Path, no_provision: bool, verbose: bool) -> None:
 def _serve(config: Config, config_file: Path, makes_queues: bool) -> ExitCode:
     from syphon.ledger import avoid_loading_pandas
     from syphon.model import SyphonError
-    from syphon.status import PortTaken, running_ops
+    from syphon.status import PortTaken, serving_status
     from syphon.worker import StateUnreadable, Worker, running_engine
 
     avoid_loading_pandas()
     try:
         with ExitStack() as stack:
             # The status server starts first, so that a port in use is reported before Spark takes its time to start.
-            ops = stack.enter_context(running_ops(config))
+            ops = stack.enter_context(serving_status(config))
             log.info("status on http://%s", ops.address)
             log.info("starting Spark on %s", config.pipeline.master)
             with interruptible("The worker had not started; no message was forwarded."):

@@ -9,17 +9,17 @@ from syphon.lazy_exports import exported_names, lazy_exports
 if TYPE_CHECKING:
     from .drain_display import drain_progress as drain_progress
     from .logs import set_up_logging as set_up_logging
-    from .server import PortTaken as PortTaken
-    from .service import running_ops as running_ops
+    from .service import serving_status as serving_status
     from .snapshot import PairStatus as PairStatus
     from .snapshot import SideStatus as SideStatus
     from .snapshot import WorkerStatus as WorkerStatus
+    from .status_server import PortTaken as PortTaken
 else:
     _MODULES = {
         "drain_display": ("drain_progress",),
         "logs": ("set_up_logging",),
-        "server": ("PortTaken",),
-        "service": ("running_ops",),
+        "status_server": ("PortTaken",),
+        "service": ("serving_status",),
         "snapshot": ("PairStatus", "SideStatus", "WorkerStatus"),
     }
     __all__ = exported_names(_MODULES)

@@ -18,7 +18,7 @@ from rich.text import Text
 from syphon.model import plural, printable, short_queue_names
 from syphon.worker import DrainProgress, QueueProgress
 
-from .throughput import RateMeter
+from .history import RateMeter
 
 LINE_EVERY = 1.0
 """Seconds between JSON lines."""

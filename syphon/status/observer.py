@@ -22,10 +22,9 @@ from syphon.transfer import WaitingMessages
 from syphon.worker import PairFault, PairWorker, Pauses, Worker
 
 from .backlog_counts import BacklogCounts, QueueActivity
-from .destination_history import DestinationHistory, moment
-from .last_success import LastSuccess
+from .diagnosis import outlook, problems
+from .history import DestinationHistory, LastSuccess, RateMeter, ThroughputHistory, moment
 from .logs import RecentEvents
-from .problems import outlook, problems
 from .snapshot import (
     BacklogQueueState,
     DestinationState,
@@ -39,7 +38,6 @@ from .snapshot import (
     WorkerState,
     WorkerStatus,
 )
-from .throughput import RateMeter, ThroughputHistory
 
 LOOK_EVERY = 1.0
 HUNG = 30.0

@@ -11,20 +11,19 @@ from syphon.control import ControlServer
 from syphon.ledger import LedgerWriter
 from syphon.worker import Pauses, Worker
 
-from .dead_letter_api import DeadLetterApi
-from .last_success import LastSuccess
+from .history import LastSuccess
 from .logs import RecentEvents
 from .observer import Observer, not_connected
-from .pause_api import PauseApi
-from .server import StatusServer
+from .operator_api import DeadLetterApi, PauseApi
 from .snapshot import WorkerState, WorkerStatus
+from .status_server import StatusServer
 from .systemd import STOPPING, Notifier
 from .telemetry import Telemetry
 
 log = logging.getLogger(__name__)
 
 
-class OpsRuntime:
+class StatusService:
     """Observes a worker: the worker's loop calls `loop_turned` at each turn."""
 
     def __init__(self, config: Config, pauses: Pauses, events: RecentEvents) -> None:
@@ -77,25 +76,25 @@ class OpsRuntime:
 
 
 @contextmanager
-def running_ops(config: Config) -> Iterator[OpsRuntime]:
+def serving_status(config: Config) -> Iterator[StatusService]:
     """Serves the status of the worker that is about to start, until the block ends."""
     events = RecentEvents()
     logging.getLogger("syphon").addHandler(events)
     try:
-        ops = OpsRuntime(config, Pauses(config.state_file), events)
-        observer, telemetry = ops.observer, ops.telemetry
-        pause_api = PauseApi(config.pairs, ops.pauses)
+        service = StatusService(config, Pauses(config.state_file), events)
+        observer, dead_letters = service.observer, service.dead_letter_api
+        pause_api = PauseApi(config.pairs, service.pauses)
         try:
             with (
-                closing(ops.dead_letter_api),
-                StatusServer(config.status, observer, pause_api, ops.dead_letter_api, telemetry.prometheus) as server,
+                closing(dead_letters),
+                StatusServer(config.status, observer, pause_api, dead_letters, service.telemetry.prometheus) as server,
                 observer.backlog_counts,
             ):
-                ops.listens_on(server.port)
-                yield ops
+                service.listens_on(server.port)
+                yield service
         finally:
             observer.last_success.write()
-            telemetry.close()
+            service.telemetry.close()
     finally:
         logging.getLogger("syphon").removeHandler(events)
 

@@ -1,7 +1,8 @@
 """Telemetry: OpenTelemetry metrics of the observer's status, for Prometheus and OTLP, and traces if they are set up.
 
 Counters and gauges are observable: a collection reads them from the observer, so that they include what tasks on
-executors have counted. Durations come as histograms that the tasks have counted.
+executors have counted. An instrument of OpenTelemetry takes durations one by one, thousands per second. The tasks have
+counted them already, so their histograms are added to what OpenTelemetry's readers collect.
 """
 
 from __future__ import annotations
@@ -9,25 +10,80 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import MetricReader
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Histogram,
+    HistogramDataPoint,
+    MetricReader,
+    MetricsData,
+    ScopeMetrics,
+)
+from opentelemetry.sdk.metrics.export import Metric as Exported
 from opentelemetry.sdk.resources import Resource
 from prometheus_client import CollectorRegistry, generate_latest
 
 from syphon import __version__
 from syphon.config import Config
-from syphon.model import Durations, Extra
+from syphon.model import SECONDS_BUCKETS, Durations, Extra
 
 from . import metric_names
-from .histograms import Labelled, PrometheusReader
 from .metric_names import SYSTEM, Metric, MetricKind
 from .observer import Observer
 from .snapshot import DestinationState, PairStatus, WorkerStatus
-from .tracing import Tracing
+
+if TYPE_CHECKING:
+    from .otlp import Tracing
+
+Labelled = tuple[dict[str, str], Durations]
+Look = Callable[[], Mapping[Metric, Iterable[Labelled]]]
+"""Returns all durations measured since the worker started."""
+
+
+class WithHistograms(MetricReader):
+    """Makes a reader read the histograms as well. It must stand before that reader in a class's bases."""
+
+    def __init__(self, look: Look, *arguments: Any, **options: Any) -> None:
+        self._look = look
+        self._began = time.time_ns()
+        super().__init__(*arguments, **options)
+
+    def _receive_metrics(self, metrics_data: MetricsData, *arguments: Any, **options: Any) -> None:
+        (resource,) = metrics_data.resource_metrics
+        (scope,) = resource.scope_metrics
+        measured = [self._exported(metric, found) for metric, found in self._look().items()]
+        every = ScopeMetrics(scope.scope, [*scope.metrics, *measured], scope.schema_url)
+        joined = type(resource)(resource.resource, [every], resource.schema_url)
+        super()._receive_metrics(MetricsData([joined]), *arguments, **options)  # type: ignore[safe-super]
+
+    def _exported(self, metric: Metric, found: Iterable[Labelled]) -> Exported:
+        unknown: Any = None  # the shortest and the longest duration: tasks do not keep them
+        points = [
+            HistogramDataPoint(
+                labels,
+                self._began,
+                time.time_ns(),
+                sum(durations.counts),
+                durations.seconds,
+                durations.counts,
+                SECONDS_BUCKETS,
+                unknown,
+                unknown,
+            )
+            for labels, durations in found
+        ]
+        return Exported(metric.name, metric.help, metric.unit, Histogram(points, AggregationTemporality.CUMULATIVE))
+
+
+class PrometheusReader(WithHistograms, PrometheusMetricReader):
+    """The reader for /metrics."""
+
 
 SHUTDOWN_TIME = 1.5
 """Seconds that exporters get to send the last values."""
@@ -57,7 +113,7 @@ class Telemetry:
             otlp = _otlp()
             readers.append(otlp.reader(endpoint, self._durations))
             if config.telemetry.traces:
-                self.tracing = Tracing(config.pairs, resource, otlp.trace_exporter(endpoint))
+                self.tracing = otlp.Tracing(config.pairs, resource, otlp.trace_exporter(endpoint))
         # No atexit handler of the SDK: a collector that does not answer would delay the end of the process.
         self._provider = MeterProvider(readers, resource, shutdown_on_exit=False)
         meter = self._provider.get_meter("syphon", __version__)

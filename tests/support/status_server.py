@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from syphon.config import Config
-from syphon.status.dead_letter_api import DeadLetterApi
 from syphon.status.logs import RecentEvents
 from syphon.status.observer import Observer
-from syphon.status.pause_api import PauseApi
-from syphon.status.server import StatusServer
+from syphon.status.operator_api import DeadLetterApi, PauseApi
+from syphon.status.status_server import StatusServer
 from syphon.status.telemetry import Telemetry
 from syphon.worker.pauses import Pauses
 

@@ -24,9 +24,8 @@ from syphon.emulator import (
     PolicySettings,
     QueueDescription,
 )
-from syphon.status import dead_letter_api
-from syphon.status import server as server_module
-from syphon.status.dead_letter_api import DeadLetterApi, DeadLetterList, ReplayProgress, ReplayRequest, ReplayRuns
+from syphon.status import operator_api, status_server
+from syphon.status.operator_api import DeadLetterApi, DeadLetterList, ReplayProgress, ReplayRequest, ReplayRuns
 from tests.support.processes import aliased
 from tests.support.status_server import Served, served
 from tests.support.waiting import eventually
@@ -164,7 +163,7 @@ def test_without_the_manage_claim_the_page_puts_nothing_back_and_says_why() -> N
 
 def test_a_list_that_was_cut_short_says_so(emulator: BackgroundEmulator, monkeypatch: pytest.MonkeyPatch) -> None:  # X7
     dead_letter(emulator, FIRST, "orders", "DestinationMissing", 3)
-    monkeypatch.setattr(dead_letter_api, "MOST_READ", 2)
+    monkeypatch.setattr(operator_api, "MOST_READ", 2)
     with server(emulator) as running:
         found = read(running)
         assert (counted(found), found.is_complete) == ({("DestinationMissing", "orders"): 2}, False)
@@ -202,7 +201,7 @@ def test_the_end_of_the_worker_waits_for_a_replay_so_that_no_message_is_there_tw
 def test_a_secondary_that_is_silent_is_asked_once_for_all_and_the_page_is_told(
     emulator: BackgroundEmulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "LIST_WITHIN", 0.2)
+    monkeypatch.setattr(status_server, "LIST_WITHIN", 0.2)
     emulator.call(lambda: emulator["contoso-dr"].namespace.faults.begin_outage(Outage.HANG))
     with server(emulator) as running:
         answers = [running.ask("/dead-letters", **SHOWN) for _ in range(3)]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from syphon.config import Config
-from syphon.status import running_ops
-from syphon.status.last_success import WRITE_EVERY, LastSuccess
+from syphon.status import serving_status
+from syphon.status.history import WRITE_EVERY, LastSuccess
 from tests.support.status_server import PAIRS
 
 
@@ -26,9 +26,9 @@ def test_a_restart_does_not_forget_the_last_success(tmp_path: Path) -> None:
 def test_a_worker_that_starts_again_shows_the_success_of_the_one_before(tmp_path: Path) -> None:
     status = {"listen": "127.0.0.1:0", "state": str(tmp_path / "state.json")}
     config = Config.model_validate({"pairs": PAIRS, "status": status})
-    with running_ops(config) as first:
+    with serving_status(config) as first:
         first.observer.last_success.note("contoso", 1_700_000_000.0)
-    with running_ops(config) as second:
+    with serving_status(config) as second:
         metrics = second.telemetry.prometheus().decode()
         assert 'syphon_last_success_timestamp_seconds{pair="contoso"} 1.7e+09' in metrics
         (shown, other) = second.observer.current().pairs

@@ -34,7 +34,7 @@ from syphon.status.backlog_counts import (
 )
 from syphon.status.logs import RecentEvents
 from syphon.status.observer import HUNG, Observer
-from syphon.status.service import OpsRuntime
+from syphon.status.service import StatusService
 from syphon.status.snapshot import BacklogQueueState, DestinationState, MessageFlow, Severity, SideState
 from syphon.transfer import DestinationBackoff, WaitingMessages
 from syphon.worker.pair_worker import PairWorker
@@ -156,7 +156,7 @@ def test_an_error_in_the_observer_does_not_stop_the_worker_and_is_logged_once(
 ) -> None:
     with scene(emulator) as found:
         config = Config.model_validate({"pairs": [found.worker.pairs[0].settings]})
-        ops = OpsRuntime(config, found.pauses, RecentEvents())
+        ops = StatusService(config, found.pauses, RecentEvents())
         looks: list[float] = []
 
         def fail() -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from syphon.status.problems import outlook, problems
+from syphon.status.diagnosis import outlook, problems
 from syphon.status.snapshot import (
     BacklogQueueState,
     DestinationState,
@@ -23,7 +23,7 @@ from syphon.status.snapshot import (
     WorkerState,
     WorkerStatus,
 )
-from tests.integration.status.test_problems import FULL, NOTHING, NOW, destination, pair, queue, side
+from tests.integration.status.test_diagnosis import FULL, NOTHING, NOW, destination, pair, queue, side
 from tests.support.status_server import Served, served
 from tests.support.tools import tool
 

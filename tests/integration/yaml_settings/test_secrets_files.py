@@ -9,7 +9,7 @@ import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from syphon.config import Config, load_config
-from syphon.status.access import AccessDenied, AccessRules
+from syphon.status.status_server import AccessDenied, AccessRules
 from syphon.yaml_settings import RenewableSecret
 
 HERE = "Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=owner;SharedAccessKey="

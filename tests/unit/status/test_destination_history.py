@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from syphon.control.protocol import QueueReport, SlotReport
 from syphon.control.totals import QueueAttempt, QueueTotals
 from syphon.model.outcomes import DestinationStats, QueueKey, Stats
-from syphon.status.destination_history import FRESH, DestinationHistory
+from syphon.status.history import FRESH, DestinationHistory
 from syphon.status.snapshot import DestinationState, DestinationStatus
 from syphon.transfer import WaitingMessages
 from syphon.transfer.pump import DestinationBackoff

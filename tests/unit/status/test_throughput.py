@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from syphon.status.throughput import SPAN, SPANS, ThroughputHistory
+from syphon.status.history import SPAN, SPANS, ThroughputHistory
 
 
 def test_history_keeps_ten_minutes_in_spans_whatever_the_clock_does() -> None:

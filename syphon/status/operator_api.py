@@ -1,8 +1,8 @@
-"""Dead letters over HTTP: a list by reason and destination, and a replay of one line of that list.
+"""What an operator does over HTTP: pause and resume, list the dead letters, and replay one line of that list.
 
-Both run in threads of their own, only when somebody asks. The list peeks, which costs an operation for each message it
-reads, so it reads a bounded number. A replay puts dead letters back into their backlog queue: from there the worker
-forwards them like all others, with its back-offs and its limits.
+Listing and replaying run in threads of their own. The list peeks, which costs an operation per message, so it reads a
+bounded number. A replay puts dead letters back into their backlog queue: from there the worker forwards them like all
+others, with its back-offs and its limits.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from concurrent.futures import Future
 from contextlib import closing
 from datetime import datetime
 from itertools import groupby
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from syphon.backlog import (
     DeadLetter,
@@ -27,15 +28,81 @@ from syphon.backlog import (
     Group,
     SelectedQueue,
     grouped,
+    queue_names,
     select_queues,
 )
 from syphon.config import PairSettings
-from syphon.model import SyphonError
+from syphon.model import EntityPath, SyphonError
 from syphon.servicebus import connected
 from syphon.transfer import DuplicateGuard, DuplicateWindows, Replay, ReplayResult, route_to_backlog, wall_clock
+from syphon.worker import Pause, Pauses
 
-from .destination_history import moment
+from .history import moment
 from .snapshot import StatusModel
+
+Name = Annotated[str, Field(min_length=1, max_length=260, pattern=r"^[^\x00-\x1f\x7f]+$")]
+
+
+class UnknownTarget(Exception):
+    """A request names a pair or a queue that does not exist."""
+
+
+class PauseRequest(BaseModel):
+    """Names what to pause or resume. An empty request means everything."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    pair: Name | None = None
+    queue: Name | None = None
+    """The name of the backlog queue, or its index."""
+    destination: Name | None = None
+
+
+class PauseAnswer(BaseModel):
+    """The answer to a request: everything that is paused now."""
+
+    paused: list[Pause]
+
+
+class PauseApi:
+    """Carries out the requests of operators on the pauses that the worker reads."""
+
+    def __init__(self, pairs: Sequence[PairSettings], pauses: Pauses) -> None:
+        self._queues = {pair.name: queue_names(pair) for pair in pairs}
+        self._pauses = pauses
+
+    def pause(self, request: PauseRequest) -> PauseAnswer:
+        self._pauses.add(self._targets(request))
+        return PauseAnswer(paused=self._pauses.all())
+
+    def resume(self, request: PauseRequest) -> PauseAnswer:
+        """Ends pauses. A resumed pair goes on with all its queues and destinations, as its operator expects."""
+        targets = set(self._targets(request))
+        whole = {pause.pair for pause in targets if pause == Pause(pair=pause.pair)}
+        self._pauses.end(targets | {pause for pause in self._pauses.all() if pause.pair in whole})
+        return PauseAnswer(paused=self._pauses.all())
+
+    def _targets(self, request: PauseRequest) -> list[Pause]:
+        if request.pair is not None and request.pair not in self._queues:
+            raise UnknownTarget(f"There is no pair {request.pair}; there are: {', '.join(self._queues)}.")
+        pairs = [request.pair] if request.pair is not None else list(self._queues)
+        targets = []
+        if request.queue is not None:
+            targets += [
+                Pause(pair=pair, queue=queue) for pair in pairs for queue in self._queues_named(pair, request.queue)
+            ]
+            if not targets:
+                known = ", ".join(queue for pair in pairs for queue in self._queues[pair])
+                raise UnknownTarget(f"There is no backlog queue {request.queue}; there are: {known}.")
+        if request.destination is not None:
+            targets += [Pause(pair=pair, destination=EntityPath.of(request.destination).key) for pair in pairs]
+        return targets or [Pause(pair=pair) for pair in pairs]
+
+    def _queues_named(self, pair: str, name: str) -> Iterator[str]:
+        for queue in self._queues[pair]:
+            if name in (queue, queue.rpartition("/")[2]):
+                yield queue
+
 
 log = logging.getLogger(__name__)
 
@@ -103,10 +170,6 @@ class ReplayRuns(Exception):
     """A replay is running. There is one at a time."""
 
 
-class UnknownPair(Exception):
-    """A request names a pair that does not exist."""
-
-
 class DeadLetterApi:
     """Reads and replays dead letters of all pairs. Its threads end with the process."""
 
@@ -157,7 +220,7 @@ class DeadLetterApi:
         """Starts a replay of the dead letters that are there now."""
         pair = self._pairs.get(request.pair)
         if pair is None:
-            raise UnknownPair(f"There is no pair {request.pair}; there are: {', '.join(self._pairs)}.")
+            raise UnknownTarget(f"There is no pair {request.pair}; there are: {', '.join(self._pairs)}.")
         with self._lock:
             if self._is_closing or (self._replay is not None and self._replay.is_running):
                 raise ReplayRuns("A replay is running, or the worker stops.")

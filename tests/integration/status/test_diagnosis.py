@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from syphon.status.problems import outlook, problems
+from syphon.status.diagnosis import outlook, problems
 from syphon.status.snapshot import (
     BacklogQueueState,
     DestinationState,

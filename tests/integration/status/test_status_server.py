@@ -17,8 +17,8 @@ import pytest
 
 from syphon import bounded_connections
 from syphon.status.observer import STARTING
-from syphon.status.server import PortTaken
 from syphon.status.snapshot import WorkerStatus
+from syphon.status.status_server import PortTaken
 from syphon.worker.pauses import Pause
 from tests.support.status_server import Served, answer_of, rest_of, served
 from tests.support.waiting import eventually
