@@ -25,7 +25,7 @@ CHUNK = 64 * 1024
 PEEK_PAGE = 250
 """Messages that one peek returns at most."""
 FIRST_PAUSE, LONGEST_PAUSE = 30, 120
-"""Seconds between tries of a destination that is missing, disabled or full: each failure doubles them (S9)."""
+"""Seconds between attempts to reach a destination that is missing, disabled or full: each failure doubles them (S9)."""
 PING_EVERY = 60
 """Seconds between two pings of an entity that is failed over (F5)."""
 CROSSINGS = 2
@@ -51,12 +51,12 @@ BILLED_OPERATIONS = (
 
 @dataclass(frozen=True)
 class DeadDestination:
-    """The operations of all workers while one destination takes nothing, and all queues hold messages for it."""
+    """The operations of all workers while one destination is unavailable, and all queues hold messages for it."""
 
     first_receives: int
     """Each message once, before it is deferred; and once more for the ring of each queue."""
     browse_peeks: int
-    """To look through each queue once, page by page, for deferred messages."""
+    """To scan each queue once, page by page, for deferred messages."""
     tries: int
     """A ping, whenever a back-off is over."""
 
@@ -88,7 +88,7 @@ def ring_receives(rings: int, message_bytes: int = 0, workers: int = 1) -> int:
 
 
 def tries_within(seconds: int) -> int:
-    """How often a destination that takes nothing is tried: at once, and after pauses that double up to the longest."""
+    """How often an unavailable destination is pinged: at once, and after back-offs that double up to the longest."""
     tries, moment, pause = 0, 0, FIRST_PAUSE
     while moment < seconds and pause < LONGEST_PAUSE:
         tries, moment, pause = tries + 1, moment + pause, min(2 * pause, LONGEST_PAUSE)
@@ -109,8 +109,7 @@ def crossing_bytes(messages: int, message_bytes: int) -> int:
 
 
 def dead_destination(queues: int, messages: int, hours: float, workers: int = 1) -> DeadDestination:
-    """What a destination that takes nothing for so many hours costs, with `messages` for it in equal parts in all
-    queues."""
+    """What a destination costs that is unavailable for `hours`, with `messages` for it in equal parts in all queues."""
     seconds = round(hours * HOUR)
     each = -(-messages // queues)
     return DeadDestination(

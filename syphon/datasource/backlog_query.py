@@ -3,7 +3,7 @@
 Spark SQL can do more than ask: it writes folders and tables, changes settings, reads any file by its path, shows the
 environment, and calls shell commands and Java methods. So the query's plan is checked, as Spark has parsed it, and
 again as Spark has analysed it: every node must be one that only computes rows, every relation must be the view, and no
-function may reach outside. The text is not looked at, and Spark replaces nothing in it.
+function may reach outside. The text is not parsed here, and Spark replaces nothing in it.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def ddl(names: Iterable[str]) -> str:
 
 
 def read_names(schema: StructType) -> list[str]:
-    """The columns that a read is asked for. Raises WrongColumns if one is unknown or has another type."""
+    """The selected columns of a read. Raises WrongColumns if one is unknown or has another type."""
     wrong = [
         f"{field.name} {field.dataType.simpleString()}"
         for field in schema.fields

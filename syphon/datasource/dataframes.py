@@ -53,9 +53,9 @@ class DestinationSummary:
     scheduled: int
     """Messages that are scheduled for a time in the future."""
     expired: int
-    """Messages whose time to live has run out."""
+    """Messages whose time to live has expired."""
     dead_letters: int
-    """Messages that a drain would dead-letter, by the present settings."""
+    """Messages that a drain would dead-letter, with the current settings."""
     expiring_in_backlog: int = 0
     """Messages that will expire in the backlog, and go to its dead letters (M9)."""
     first_backlog_expiry: datetime | None = None
@@ -93,7 +93,7 @@ def backlog(
 
 def ledger(spark: SparkSession, path: str | Path, table: Literal["transfers", "attempts"] = "transfers") -> DataFrame:
     """A table of the ledger: a row for each transfer, or for each attempt of a task and queue. It may be written to
-    meanwhile; every row is there once. Raises LedgerUnreadable.
+    meanwhile; every row occurs once. Raises LedgerUnreadable.
     """
     found = Ledger(spark, str(path))
     return found.transfers() if table == "transfers" else found.attempts()

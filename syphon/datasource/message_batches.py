@@ -1,4 +1,4 @@
-"""Turns peeked messages into Arrow batches: one row for each message, and only the columns that are asked for."""
+"""Turns peeked messages into Arrow batches: one row for each message, and only the selected columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROWS, BYTES = 1000, 4 * 1024 * 1024
-"""A batch has so many rows or bytes, about."""
+"""About how many rows or bytes a batch has."""
 _NO_LIMIT = 2**32 - 1
 """The time to live of a header that means "no limit"."""
 _ENQUEUED, _SCHEDULED, _PARTITION = "x-opt-enqueued-time", "x-opt-scheduled-enqueue-time", "x-opt-partition-key"
@@ -42,7 +42,7 @@ Keep = Callable[[int | None], bool]
 
 
 def in_batches(pages: Iterable[list[Any]]) -> Iterator[list[Any]]:
-    """Pages of peeked messages, brought together until they make a batch."""
+    """Pages of peeked messages, joined until they make a batch."""
     some: list[Any] = []
     size = 0
     for page in pages:

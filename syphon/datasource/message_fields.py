@@ -20,7 +20,7 @@ _DATA, _SEQUENCE, _VALUE = int(Section.DATA), int(Section.SEQUENCE), int(Section
 _UNREADABLE = (Malformed, IndexError, UnicodeDecodeError, struct.error)
 
 Pairs = dict[str, Value]
-"""A map by its keys, as text. Of a key that is there twice, the last one counts."""
+"""A map by its keys, as text. Of a key that occurs twice, the last one counts."""
 
 
 class MessageFields(NamedTuple):
@@ -32,7 +32,7 @@ class MessageFields(NamedTuple):
     application: Mapping[str, Value] = MappingProxyType({})
     body: bytes | None = None
     is_readable: bool = True
-    """False if the sender's sections are not AMQP. What the broker wrote before them is there all the same."""
+    """False if the sender's sections are not AMQP. What the broker wrote before them is read all the same."""
 
 
 def read_fields(data: bytes, *, with_body: bool, with_application: bool = True) -> MessageFields:

@@ -59,7 +59,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The messages that a read is asked for."""
+    """The messages that a read selects."""
 
     numbers: Bounds = Bounds()
     enqueued: Bounds | None = None
@@ -104,10 +104,10 @@ def _micros(value: object) -> int | None:
     return (value - _EPOCH) // _MICROSECOND
 
 
-TRIES = 4
+ATTEMPTS = 4
 """How often in a row a connection may break without a message before a read fails."""
 PAUSE = 1.0
-"""Seconds before a connection is opened again."""
+"""Seconds before a connection is reopened."""
 BROKEN = (Interrupted, DestinationSilent, DestinationUnreachable)
 """What a new connection may repair."""
 T = TypeVar("T")
@@ -124,11 +124,11 @@ class SequenceRange(NamedTuple):
     first: int
     last: int
     is_open: bool = False
-    """Messages after the last one belong to it, too, as far as they are there when the read begins."""
+    """Messages after the last one belong to it, too, as far as they exist when the read begins."""
 
 
 def plan_ranges(options: SourceOptions, wanted: Wanted) -> list[SequenceRange]:
-    """The ranges of all entities, none with more numbers than `partition_size`, as far as messages are there now.
+    """The ranges of all entities, none with more numbers than `partition_size`, as far as messages exist.
 
     Spark plans a frame once, and may evaluate it again an hour later. So each entity has an open range at its end,
     unless the numbers that are wanted end before.
@@ -152,8 +152,8 @@ def _planned(options: SourceOptions, low: int, high: int) -> list[SequenceRange]
 
 
 def retried(look: Callable[[], T]) -> T:
-    """Looks with a new connection, and again after a pause if that breaks: TRIES times at most."""
-    for _ in range(TRIES - 1):
+    """Call `look`, which opens a connection, and retry after a pause if that breaks: at most ATTEMPTS calls."""
+    for _ in range(ATTEMPTS - 1):
         try:
             return look()
         except BROKEN:
@@ -192,7 +192,7 @@ def read_range(
 def pages_of(side: SideSettings, part: SequenceRange, highest: int) -> Iterator[list[Peeked]]:
     """The messages of a range, in pages, up to the highest number that is wanted.
 
-    A connection that breaks is opened again, and the read goes on where it was.
+    A connection that breaks is reopened, and the read continues where it was.
     Connections break: Spark may take its time with a batch, and the service ends a connection that is silent.
     """
     entity, first, last, is_open = part
@@ -211,7 +211,7 @@ def pages_of(side: SideSettings, part: SequenceRange, highest: int) -> Iterator[
             return
         except BROKEN:
             failures += 1
-            if failures >= TRIES:
+            if failures >= ATTEMPTS:
                 raise
             time.sleep(PAUSE)
 
@@ -220,5 +220,5 @@ def _refuse_partitioned(entity: str, number: int) -> None:
     if number >= FIRST_OF_PARTITION:
         raise PartitionedEntity(
             f"'{entity}' is partitioned: each partition counts its messages for itself, so that no sequence number "
-            "says what comes next. Such an entity can be written to, but not read from."
+            "says which message follows. Such an entity can be written to, but not read from."
         )

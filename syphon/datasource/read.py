@@ -40,18 +40,18 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 TOLERANCE = 900.0
-"""Seconds by which the clocks of the driver and of the service may differ. A restart is found so much later."""
+"""Seconds by which the clocks of the driver and of the service may differ. A restart is detected later by as much."""
 _DEAD_LETTERS = "/$deadletterqueue"
 
 
 class NumbersRestarted(SyphonError):
-    """The sequence numbers of an entity have begun again."""
+    """The sequence numbers of an entity have restarted."""
 
 
 def refuse_restarted(connection: Connection, entity: str, last: int, seen_at: float) -> None:
     """Raises NumbersRestarted if a message has a number up to `last`, but was enqueued after that number was seen.
 
-    Looks at the first message and at the one with the highest number: one peek for an empty entity, about 30 for a
+    It peeks at the first message and at the one with the highest number: one peek for an empty entity, about 30 for a
     deep one. Of dead letters it is not documented which time the service gives them: they are not checked.
     """
     if entity.lower().endswith(_DEAD_LETTERS):
@@ -79,9 +79,9 @@ def _refuse_later(message: Peeked, entity: str, last: int, seen_at: float) -> No
         return  # a scheduled message may have the time at which it is due
     if enqueued / 1000 > seen_at + TOLERANCE:
         raise NumbersRestarted(
-            f"'{entity}' was deleted and made again: its message {message.sequence_number} was enqueued at "
+            f"'{entity}' was deleted and created again: its message {message.sequence_number} was enqueued at "
             f"{_text(enqueued / 1000)}, but the stream had seen number {last} by {_text(seen_at)}. With this "
-            f"checkpoint the stream would pass over all messages up to number {last}. Give it a new one."
+            f"checkpoint the stream would skip all messages up to number {last}. Give it a new one."
         )
 
 
@@ -89,8 +89,8 @@ def _text(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-LOOK_EVERY = 1.0
-"""Seconds between looks at entities that had no new messages. Spark asks a hundred times a second."""
+POLL_EVERY = 1.0
+"""Seconds between two polls of entities that had no new messages. Spark asks a hundred times per second."""
 KEPT_FOR = 30.0
 """Seconds for which a connection is kept that was not used: nothing answers its heartbeats meanwhile."""
 
@@ -144,15 +144,15 @@ class NewMessages:
             found = self._bounds(entity, offsets[entity])
             if found is not None:
                 first, last = found
-                # Numbers may have gaps, but none is there twice: so many numbers are at most so many messages.
+                # Numbers may have gaps, but none occurs twice: there are at most as many messages as numbers.
                 offsets[entity] = last if share is None else min(last, first + share - 1)
                 offsets[seen_key(entity)] = int(self._date())
         if all(offsets[entity] == start.get(entity, 0) for entity in entities):
-            self._quiet_until = self._now() + LOOK_EVERY
+            self._quiet_until = self._now() + POLL_EVERY
         return offsets
 
     def stop_at_present(self) -> None:
-        """Counts only messages that are there now, from here on."""
+        """Ignore messages that arrive after this call."""
         self._target = None
         self._quiet_until = 0.0
         self._target = self.latest({})
@@ -199,7 +199,7 @@ class _KeptConnection:
         self._used_at = 0.0
 
     def use(self, look: Callable[[Connection], T]) -> T:
-        """Looks once, and again with a new connection if the kept one is broken."""
+        """Call `look` with the kept connection, and again with a new one if that is broken."""
         if self._connection is not None and self._now() < self._used_at + KEPT_FOR:
             try:
                 return self._looked(look, self._connection)
@@ -223,7 +223,7 @@ class _KeptConnection:
 
 
 class BatchReader(DataSourceReader):
-    """Peeks at all messages that are there when its tasks begin.
+    """Peeks at all messages that exist when its tasks begin.
 
     It takes filters of Spark's only with the option `pushdown`. Spark 4.3 keeps the filters of a query for the frame
     that was loaded, and not for the query: a second query of the same frame would get the rows of the first one.
@@ -267,7 +267,7 @@ class _OptionalPushdown:
 
     def __init__(self, reader: BatchReader) -> None:
         self._reader = reader
-        # What Spark looks at, to see whether the method is the reader's own. Spark 4.0 has none.
+        # What Spark reads, to see whether the method is the reader's own. Spark 4.0 has none.
         self.__func__ = getattr(DataSourceReader, "pushFilters", None)
 
     def __call__(self, filters: list[Any]) -> Iterable[Any]:

@@ -43,7 +43,7 @@ class Start(StrEnum):
     """Where a stream begins that has no checkpoint."""
 
     EARLIEST = "earliest"
-    """With the messages that are there."""
+    """With the existing messages."""
     LATEST = "latest"
     """With the messages that come after its start."""
 
@@ -65,7 +65,7 @@ class Behaviour(Settings):
     """Rows of one micro-batch of a stream, shared by its entities. Each that has messages gets at least one."""
     bad_rows: BadRows = BadRows.FAIL
     patience: Annotated[float, Field(gt=0)] = 300.0
-    """Seconds for which a write goes on while the entity takes nothing."""
+    """Seconds for which a write continues while the entity is unavailable."""
 
 
 class SourceOptions(Settings):

@@ -43,11 +43,11 @@ class WriteCounts:
     possible_duplicates: int = 0
     reasons: tuple[str, ...] = field(default=())
     """Why rows were skipped, of the first ones."""
-    tries: int = 1
-    """How often Spark has started the task, this time included. Each try sends the rows from the first one on."""
+    attempts: int = 1
+    """How often Spark has started the task, this attempt included. Each attempt sends the rows from the first one."""
 
 
-def send_rows(options: SourceOptions, partition: int, batches: Iterable[Columns], tries: int = 1) -> WriteCounts:
+def send_rows(options: SourceOptions, partition: int, batches: Iterable[Columns], attempts: int = 1) -> WriteCounts:
     """Sends the rows of one partition. Raises RowRefused for a row that cannot be sent, unless it may be skipped.
 
     Every error says how many messages had been accepted: nothing else does, because Spark keeps no counts of a task
@@ -75,13 +75,13 @@ def send_rows(options: SourceOptions, partition: int, batches: Iterable[Columns]
     finally:
         sender.close()
     return WriteCounts(
-        partition, sender.accepted, skipped.count, sender.possible_duplicates, tuple(skipped.reasons), tries
+        partition, sender.accepted, skipped.count, sender.possible_duplicates, tuple(skipped.reasons), attempts
     )
 
 
 def _add_accepted(error: Exception, accepted: int, partition: int) -> None:
-    """Adds to an error what had been sent. Messages may be under way whose outcome is not known: "at least"."""
-    text = f"At least {accepted:,} rows of partition {partition} had been sent; another try sends them again."
+    """Adds to an error what had been sent. Messages may be in flight whose outcome is unknown: "at least"."""
+    text = f"At least {accepted:,} rows of partition {partition} had been sent; another attempt sends them again."
     if isinstance(error, SyphonError):
         error.args = (f"{error} {text}",)
     else:
@@ -118,8 +118,8 @@ def summarize(entity: str, counts: Sequence[WriteCounts]) -> str:
     if repeats:
         text += f"; {repeats:,} of them may have arrived twice"
     for each in sorted(counts, key=_partition):
-        if each.tries > 1:
-            text += f"; partition {each.partition} was tried {each.tries} times: its rows may be there twice"
+        if each.attempts > 1:
+            text += f"; partition {each.partition} took {each.attempts} attempts: its rows may have arrived twice"
     if skipped:
         reasons = [reason for each in counts for reason in each.reasons][:MOST_REASONS]
         text += f"; {skipped:,} rows were skipped: {'; '.join(reasons)}{' …' if skipped > len(reasons) else ''}"
@@ -131,23 +131,23 @@ def _partition(counts: WriteCounts) -> int:
 
 
 def log_result(entity: str, counts: Sequence[WriteCounts], epoch: int | None = None) -> None:
-    """Logs what a write has done: as a warning if rows are missing, or may be there twice.
+    """Logs what a write has done: as a warning if rows are missing, or may have arrived twice.
 
     Spark runs this in a Python process without logging set up: there only warnings are seen.
     """
     text = summarize(entity, counts)
-    is_plain = all(not each.skipped and not each.possible_duplicates and each.tries == 1 for each in counts)
+    is_plain = all(not each.skipped and not each.possible_duplicates and each.attempts == 1 for each in counts)
     log.log(logging.INFO if is_plain else logging.WARNING, "%s%s", "" if epoch is None else f"epoch {epoch}: ", text)
 
 
 def report_failure(entity: str, counts: Sequence[WriteCounts], epoch: int | None = None) -> None:
-    """Logs that a write has failed, and what had been sent as far as it is known: to write again sends that again.
+    """Log that a write has failed, and what had been sent as far as is known: another write sends that again.
 
     Spark gives the counts of tasks that succeeded only.
     """
     log.warning(
         "%sthe write to '%s' failed. Of the partitions that finished, at least: %s Tasks that failed may have sent "
-        "others, once for each try: their errors say how many. To write again sends all of them again.",
+        "others, once per attempt: their errors say how many. Another write sends all of them again.",
         "" if epoch is None else f"epoch {epoch}: ",
         entity,
         summarize(entity, counts),
@@ -215,7 +215,7 @@ def _sent(options: SourceOptions, batches: Iterator[Columns]) -> Committed:
     context = TaskContext.get()
     if context is None:
         return Committed(send_rows(options, 0, batches))
-    return Committed(send_rows(options, context.partitionId(), batches, tries=context.attemptNumber() + 1))
+    return Committed(send_rows(options, context.partitionId(), batches, attempts=context.attemptNumber() + 1))
 
 
 def _in_columns(rows: Iterator[Any]) -> Iterator[Columns]:

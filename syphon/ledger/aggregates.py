@@ -174,7 +174,7 @@ def first_repeats(repeats: pa.Table) -> pa.Table:
 
 
 def percentiles(counts: Iterable[tuple[int, int]], percents: Sequence[int]) -> list[int]:
-    """The least values that so many percent do not exceed: of pairs of a value and how often it occurs."""
+    """The percentiles of values, given as pairs of a value and how often it occurs."""
     ordered = sorted(counts)
     total = sum(times for _, times in ordered)
     places = iter(ordered)
@@ -296,7 +296,7 @@ def _kinds(reasons: pa.ChunkedArray) -> pa.ChunkedArray:
     import pyarrow.compute as pc
 
     found = pc.dictionary_encode(reasons).combine_chunks() if isinstance(reasons, pa.ChunkedArray) else reasons
-    # Few reasons differ, so each is looked at once.
+    # Few reasons differ, so each is parsed once.
     texts = pc.replace_substring_regex(found.dictionary, _HOST, "")
     first = pc.struct_field(pc.extract_regex(texts, r"^(?P<first>\S+): "), "first")
     whole = pc.replace_substring_regex(texts, " ?TrackingId:.*", "")

@@ -1,7 +1,7 @@
 """The files of a ledger: written as a whole or not at all, on this machine or wherever Spark can write.
 
 A file is written under `_writing` and moved to its place in one step, so a reader never sees a part of it. Files on
-this machine are plain files: they can be written while Spark is busy, and after it has gone. All others go through
+this machine are plain files: they can be written while Spark is busy, and after it has ended. All others go through
 Hadoop's file systems, in the JVM of Spark's driver. New files have the permissions that the umask gives them.
 """
 
@@ -60,7 +60,7 @@ def ledger_files(spark: SparkSession, path: str) -> LedgerFiles:
 
 
 def has_no_jvm(spark: SparkSession) -> bool:
-    """Whether a session is one of Spark Connect: the JVM of its driver is out of reach."""
+    """Whether a session is one of Spark Connect: this process cannot reach the JVM of its driver."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
@@ -230,7 +230,7 @@ class ReadOnlyFiles:
         path = literal_path(f"{self._root}/{place}")
         try:
             rows = self._spark.read.format("binaryFile").load(path)
-            _ = rows.columns  # Connect looks at the path only now
+            _ = rows.columns  # Connect checks the path only now
         except AnalysisException as error:
             if "PATH_NOT_FOUND" not in str(error):
                 raise OSError(cause(error)) from error

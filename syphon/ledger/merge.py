@@ -65,18 +65,18 @@ class Merger:
         self._groups: dict[str, _Group] = {}
 
     def add(self, file: StoredFile) -> None:
-        """Notes a file that the writer has just written."""
+        """Add a file that the writer has just written."""
         if file.size <= SMALL:
             self._groups.setdefault(file.folder, _Group(self._now())).files.append(file)
 
     def merge(self, everything: bool = False) -> None:
-        """Merges where there are many files, much in them, or some for a long time; or all that there is."""
+        """Merge where there are many files, large ones, or old ones; or everything."""
         for folder, group in list(self._groups.items()):
             if everything or group.is_due(self._now()):
                 self._merge(folder)
 
     def _merge(self, folder: str) -> None:
-        """Merges the files of a folder. After an error they stay as they are, and are not merged any more."""
+        """Merges the files of a folder. After an error they stay as they are, and are never merged."""
         files = self._groups.pop(folder).files
         if len(files) < 2:
             if files:

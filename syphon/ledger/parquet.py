@@ -40,7 +40,7 @@ def avoid_loading_pandas() -> None:
 
 
 def prepare_arrow() -> None:
-    """Hide pandas, if it was asked for, before the first array is made."""
+    """Hide pandas, if `avoid_loading_pandas` was called, before the first array is made."""
     if _is_wanted:
         _hide_pandas_once()
 
@@ -68,7 +68,7 @@ class _Hidden(MetaPathFinder):
 
 
 LARGEST = 4 * 1024 * 1024
-"""Bytes of small files that are put together into one: about 140,000 rows, which take 30 MB in memory."""
+"""Bytes of small files that are merged into one: about 140,000 rows, which take 30 MB in memory."""
 _RISING = ("sequence_number", "enqueued_at", "received_at", "forwarded_at", "settled_at", "size")
 """Columns whose values differ little from row to row: only the differences are stored."""
 _UNIQUE = "message_id"

@@ -30,7 +30,7 @@ ATTEMPT_COLUMNS = (*ATTEMPT, "started_at", "ended_at", "received", "forwarded", 
 
 
 class FilesChanged(Exception):
-    """A file is gone: it was merged into another one since the files were listed. To read again helps."""
+    """A file was merged into another one since the files were listed. A retry helps."""
 
 
 class LedgerExtract(NamedTuple):

@@ -37,8 +37,8 @@ MOST_STEPS = 120
 LONGEST_JOB = timedelta(hours=1)
 """A job moves no message for longer than this after it was last heard of: a lease is at most an hour."""
 HEARD = timedelta(minutes=1)
-"""A job that was heard of within this time may still be running."""
-TRIES = 3
+"""A job that reported within this time may still be running."""
+ATTEMPTS = 3
 OUTCOMES = ("forwarded", "dead_lettered", "left")
 
 
@@ -47,7 +47,7 @@ def query_report(
 ) -> Report:
     """The report on a period and a pair, or on everything. Raises LedgerUnreadable."""
     selection = Selection(period or Period(), pair)
-    for _ in range(TRIES):
+    for _ in range(ATTEMPTS):
         try:
             # In the opposite order of writing, so that a job that is closed meanwhile is seen at least once.
             jobs, broken = reader.open_jobs()
@@ -215,7 +215,7 @@ def _missing(found: LedgerExtract, open_jobs: list[OpenJobReport]) -> tuple[list
     """Attempts and jobs of which rows are missing, each receipt once.
 
     A job whose attempts are on record was being closed: its attempts say exactly what is missing, if anything. But as
-    long as its driver may be running, its rows may only be on their way.
+    long as its driver may be running, its rows may only be late.
     """
     shortfalls = _shortfalls(found)
     running = {(job.pair, job.job) for job in open_jobs if job.may_be_running}

@@ -12,7 +12,7 @@ before Spark runs the job, and deleted as the last step of closing it, after its
 
 Several workers, and several jobs of one worker, write to it at once. Spark's own append is not made for that: all
 writers of a path share its `_temporary` folder, and the first writer to finish removes the folder while the others use
-it. (Measured, 40 appends by 8 threads to one path: 4 of them failed, and 4,500 of 40,000 rows were gone.) So the driver
+it. (Measured, 40 appends by 8 threads to one path: 4 of them failed, and 4,500 of 40,000 rows were lost.) So the driver
 writes files itself, each whole and under a name of its own; Spark only reads them.
 
 Modules that are imported from here import pyspark and Arrow inside functions: a task imports this package.
@@ -95,7 +95,7 @@ def read_open(files: LedgerFiles) -> tuple[list[OpenRecord], list[str]]:
         except FileNotFoundError:
             continue  # it has just been closed
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            if name in files.names(OPEN):  # Hadoop's error does not say that the file is gone
+            if name in files.names(OPEN):  # Hadoop's error does not say that the file was deleted
                 broken.append(f"{OPEN}/{name}")
     return sorted(found, key=lambda each: (each.opened_at, each.job)), broken
 
@@ -135,7 +135,7 @@ def _json_bytes(values: dict[str, object]) -> bytes:
 
 
 MOST_LISTINGS = 20
-"""How often a reader looks again at a table in which files are being merged."""
+"""How often a reader lists a table in which files are being merged."""
 
 
 class LedgerUnwritable(SyphonError):
@@ -165,7 +165,7 @@ class Ledger:
     # --- writing -------------------------------------------------------------------------------------------------
 
     def put_transfers(self, day: str, name: str, file: bytes) -> StoredFile:
-        """Records transfers of one UTC day. The name makes it safe to try again. Raises LedgerUnwritable."""
+        """Records transfers of one UTC day. The name makes a retry safe. Raises LedgerUnwritable."""
         return self._put("transfers", day, name, file)
 
     def put_attempts(self, name: str, attempts: Sequence[Attempt]) -> StoredFile:
@@ -184,7 +184,7 @@ class Ledger:
             put_progress(self.files, job, heard_at, queues)
 
     def close_job(self, job: str) -> None:
-        """Notes that everything about a job is on record. Raises LedgerUnwritable."""
+        """Record that everything about a job is on record. Raises LedgerUnwritable."""
         with self._writing("The end of a job"):
             delete_open(self.files, job)
 
@@ -315,8 +315,8 @@ class LedgerFinding(NamedTuple):
 def check_ledger(path: str) -> LedgerFinding:
     """Whether the ledger can be created and written, and how much space is free.
 
-    It writes to a file without a name, which is gone at once, whatever happens. The folder of a ledger that does not
-    exist yet is not created: the nearest folder above it is tried instead.
+    It writes to a file without a name, which disappears however the check ends. The folder of a ledger that does not
+    exist yet is not created: the nearest folder above it is checked instead.
     """
     local = local_path(path)
     if local is None:

@@ -4,8 +4,8 @@ A job is on record before it begins (`open_job`), while it runs (`progress`) and
 its attempts, then its transfers, and last the note that it is open is deleted. The attempts of all jobs that wait go
 before the transfers of any: whatever cuts the writer off, the report then knows exactly what is missing.
 
-Rows that cannot be written are tried again. Rows that are given up, or that a killed driver takes with it, are missing
-in the report, and the report says so: the job's attempts have counted them, or the job is still open.
+Rows that cannot be written are retried. Rows that are given up, or that a killed driver takes with it, are missing in
+the report, and the report says so: the job's attempts have counted them, or the job is still open.
 
 There is one exception, because no transfer waits for a ledger that hangs: a job then begins without its record. The
 record is written before further rows when the ledger answers. A job whose driver is killed before its record or its
@@ -32,12 +32,12 @@ from .store import Ledger, LedgerUnwritable
 
 @dataclass
 class RunningJob:
-    """An open job: its record, what is not on record of its progress, and when it was last written."""
+    """An open job: its record, its unwritten progress, and when it was last written."""
 
     job: OpenJob
     written_at: float
     opened: threading.Event = field(default_factory=threading.Event)
-    """Set when the first try to write its record is over."""
+    """Set when the first attempt to write its record is over."""
     on_record: bool = False
     heard_at: int = 0
     queues: dict[str, Counters] = field(default_factory=dict)
@@ -54,11 +54,11 @@ class ClosingJob:
     heard_at: float
     """When the ledger last heard that it waits."""
     opened: threading.Event | None
-    """Set when no write of its record is under way; None if none ever was."""
+    """Set while no write of its record is running; None if there never was one."""
     by_day: deque[tuple[str, str, bytes]] | None = None
     """The rows as they are written: day, name, file."""
     failed: bool = False
-    """The last try to write it failed."""
+    """The last attempt to write it failed."""
     given_up: bool = False
     """Its rows were dropped."""
     counted: dict[str, Counters] = field(init=False)
@@ -76,7 +76,7 @@ class ClosingJob:
 
     @property
     def is_being_opened(self) -> bool:
-        """Whether its record is still being written: deleted now, it would be there again afterwards."""
+        """Whether its record is still being written: deleted now, it would reappear afterwards."""
         return self.opened is not None and not self.opened.is_set()
 
 
@@ -87,11 +87,11 @@ MOST_WAITING = 256 * 1024 * 1024
 OPEN_WITHIN = 5.0
 """Seconds that a job waits for its record at most: no transfer waits for a network drive that hangs."""
 RETRY_AFTER = 5.0
-"""Seconds after which rows that could not be written are tried again."""
+"""Seconds after which rows that could not be written are retried."""
 STALLED = 30.0
-"""Seconds without one file written after which nothing can be written, as far as is known."""
+"""Seconds without a written file after which the ledger counts as unwritable."""
 MERGE_NEEDS = 2.0
-"""Seconds that must be left for the last merge: it makes reading quicker, and may be left out."""
+"""Seconds that must remain for the last merge, which only makes reading quicker."""
 KEEP_ALIVE = 20.0
 """Seconds after which the ledger hears of jobs that wait to be written."""
 KEPT_ALIVE = 5
@@ -110,7 +110,7 @@ class LedgerWriter:
         self._late: set[str] = set()
         """Jobs whose record is being written and that did not wait for it any longer."""
         self._records_from: float | None = None
-        """When records that are missing are tried again after an error; None after a success."""
+        """When missing records are retried after an error; None after a success."""
         self._waiting: deque[ClosingJob] = deque()
         self._unwritable: list[ClosingJob] = []
         """Jobs that could not be written when the writer ended."""
@@ -166,11 +166,11 @@ class LedgerWriter:
     def _no_answer(self, seconds: float) -> str:
         return (
             f"The ledger at {self._ledger.path} has not answered for {seconds:.0f} seconds. "
-            f"Transfers go on; what they do is on record when it answers."
+            f"Transfers continue, and are recorded when it answers."
         )
 
     def progress(self, job: str, queues: Mapping[str, Counters]) -> None:
-        """Notes what an open job has counted so far. It never waits; the thread writes it every few seconds."""
+        """Record what an open job has counted so far. It never waits; the thread writes it every few seconds."""
         with self._changed:
             running = self._running.get(job)
             if running is not None:
@@ -178,7 +178,7 @@ class LedgerWriter:
                 running.heard_at, running.changed = _wall_clock(), True
 
     def close_job(self, job: str, files: Sequence[bytes], attempts: Sequence[Attempt]) -> None:
-        """Queues the rows of a job that has ended. It waits while too many rows wait already."""
+        """Queues the rows of a job that has ended. It waits while too many rows are waiting."""
         with self._changed:
             running = self._running.pop(job, None)
             opened = running.opened if running is not None else None
@@ -252,7 +252,7 @@ class LedgerWriter:
             if closing is not None and self._try(partial(self._write, closing)):
                 self._remove(closing)
             elif closing is not None and self._ending:
-                self._unwritable.append(closing)  # it was the last try
+                self._unwritable.append(closing)  # it was the last attempt
                 self._remove(closing)
             elif closing is not None:
                 closing.failed = True
@@ -282,7 +282,7 @@ class LedgerWriter:
         self._recover()
 
     def _wait(self, seconds: float) -> None:
-        """Waits before the next try, unless the writer is to end."""
+        """Wait before the next attempt, unless the writer is to end."""
         with self._changed:
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._ending, seconds)
@@ -317,7 +317,7 @@ class LedgerWriter:
         """Writes the records of jobs that began while the ledger hung or could not be written.
 
         It waits while a record hangs, because this thread might hang as well, and write no rows. The progress of a job
-        does not wait for that, because a record may hang for ever.
+        does not wait for that, because a record may hang forever.
         """
         with self._changed:
             is_early = self._records_from is not None and self._now() < self._records_from

@@ -42,7 +42,7 @@ class RateMeter:
         self._seen: deque[tuple[float, int]] = deque()
 
     def at(self, count: int) -> float:
-        """Takes in a count, and returns its growth a second."""
+        """Takes in a count, and returns its growth per second."""
         now = self._now()
         self._seen.append((now, count))
         while len(self._seen) > 2 and self._seen[0][0] < now - WINDOW:
@@ -70,12 +70,12 @@ class ThroughputHistory:
         self._number = int(began // SPAN)
         self._totals = (0, 0)
 
-    def note(self, now: float, forwarded: int, dead_lettered: int, backlog: int | None) -> None:
+    def add(self, now: float, forwarded: int, dead_lettered: int, backlog: int | None) -> None:
         """Takes in the totals and the backlog at a moment."""
         number = int(now // SPAN)
         for _ in range(min(number - self._number, SPANS)):
             self._spans.append(ThroughputSpan())
-        self._number = max(number, self._number)  # after a clock has stepped back, the current span goes on
+        self._number = max(number, self._number)  # after a clock has stepped back, the current span continues
         current = self._spans[-1]
         current.forwarded += forwarded - self._totals[0]
         current.dead_lettered += dead_lettered - self._totals[1]
@@ -113,14 +113,14 @@ class LastSuccess:
     def of(self, pair: str) -> float | None:
         return self._times.get(pair)
 
-    def note(self, pair: str, wall: float) -> None:
+    def succeeded(self, pair: str, wall: float) -> None:
         """A message of the pair was forwarded."""
         self._times[pair], self._is_written = wall, False
         if self._now() - self._written_at >= WRITE_EVERY:
             self.write()
 
     def write(self) -> None:
-        """Writes what is new."""
+        """Write the times that changed since the last write."""
         if self._file is None or self._is_written:
             return
         self._written_at, self._is_written = self._now(), True
@@ -146,8 +146,8 @@ class LastSuccess:
 
 
 FRESH = 150.0
-"""Seconds after which a message that was seen and left counts as gone. Until then a job has received it again, or the
-listener has said that it waits still."""
+"""Seconds after which a message that was seen in the backlog no longer counts. A message that is still there has been
+received again by a job, or reported by the listener, before that."""
 IN_A_ROW = 3
 """Dead letters in a row after which a destination that accepted messages before is not called available any more. One
 or two may be the fault of these messages."""
@@ -202,26 +202,26 @@ class DestinationRecord:
 
 
 class DestinationHistory:
-    """Keeps the record of each destination. The observer calls it about once a second. Times are seconds since 1970."""
+    """The record of each destination. The observer updates it once per second. Times are seconds since 1970."""
 
     def __init__(self) -> None:
         self._records: dict[str, DestinationRecord] = {}
         self._read: dict[str, tuple[QueueAttempt, ...]] = {}
 
-    def look(
+    def update(
         self,
         now: float,
         queue_totals: Mapping[QueueKey, QueueTotals],
         backoffs: Iterable[DestinationBackoff],
-        turned_away: Mapping[tuple[str, str], WaitingMessages],
+        skipped: Mapping[tuple[str, str], WaitingMessages],
         paused: Iterable[str],
     ) -> list[DestinationStatus]:
         """Takes in what the worker knows now, and returns the status of each destination."""
         self._update_stats(queue_totals)
         for key, totals in queue_totals.items():
             self._read_reports(now, key.queue, totals)
-        for (queue, path), away in turned_away.items():
-            self._record_of(path).saw(queue, now, away.messages, away.oldest)
+        for (queue, path), waiting in skipped.items():
+            self._record_of(path).saw(queue, now, waiting.messages, waiting.oldest)
         for backoff in backoffs:
             self._backs_off(now, backoff)
         held = {EntityPath.of(path).key: path for path in paused}
@@ -312,7 +312,7 @@ def _status(record: DestinationRecord, now: float, paused: bool) -> DestinationS
     elif record.rejects_until > now:
         state, reason, next_try = DestinationState.REJECTING, record.reason, moment(record.rejects_until)
     elif record.rejects_until:
-        state, reason = DestinationState.UNKNOWN, f"when it was last tried, it refused every message: {record.reason}"
+        state, reason = DestinationState.UNKNOWN, f"at the last attempt it refused every message: {record.reason}"
     elif record.dead_in_a_row >= (IN_A_ROW if record.stats.forwarded else 1):
         state = DestinationState.UNKNOWN
         when = "since it last accepted one" if record.stats.forwarded else "and none was forwarded"

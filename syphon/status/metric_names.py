@@ -245,7 +245,7 @@ PROCESS = TracedStep(
     "process",
     "consumer",
     "A batch as a whole: from the arrival of its oldest message to the settlement of its last. "
-    "Has a link to the span that sent each message, 32 at the most.",
+    "Has a link to the span that sent each message, at most 32.",
 )
 SEND = TracedStep(
     "send",

@@ -1,7 +1,6 @@
-"""The observer: looks at the worker about once a second, and keeps the result as one value that any thread may read.
+"""The observer: takes a snapshot of the worker once per second, which any thread may read.
 
-The worker's own loop calls it, so it also knows whether that loop turns. It looks once a second, however many clients
-ask.
+The worker's own loop calls it, so it also knows whether that loop turns. More clients do not mean more snapshots.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from .snapshot import (
     WorkerStatus,
 )
 
-LOOK_EVERY = 1.0
+SNAPSHOT_EVERY = 1.0
 HUNG = 30.0
 """Seconds without a turn after which a loop counts as hung. No loop ever waits that long."""
 STARTING = 600.0
@@ -52,7 +51,7 @@ NO_TOTALS = QueueTotals()
 
 @dataclass(frozen=True)
 class ObservedWorker:
-    """The parts of a worker that the observer looks at, once Spark has started."""
+    """The parts of a worker that the observer reads, once Spark has started."""
 
     worker: Worker
     control_server: ControlServer
@@ -81,33 +80,33 @@ class Observer:
         self.last_success = last_success or LastSuccess()
         self._pairs = [PairView(pair, self.last_success, wall, now) for pair in config.pairs]
         self._observed: ObservedWorker | None = None
-        self._began = self._turned_at = self._looked_at = now()
+        self._began = self._turned_at = self._snapshot_at = now()
         self.queue_totals: Mapping[QueueKey, QueueTotals] = {}
-        """The totals of each queue at the last look."""
+        """The totals of each queue at the last snapshot."""
         self.backlog_counts = BacklogCounts(config.pairs, self._activity)
-        self.status = self._look()
+        self.status = self._snapshot()
 
     def attach(self, worker: Worker, control_server: ControlServer, ledger_writer: LedgerWriter) -> None:
         """Sets the worker to observe from now on."""
         self._observed = ObservedWorker(worker, control_server, ledger_writer)
 
     def current(self) -> WorkerStatus:
-        """The status at the last look. Until a worker is attached, no loop turns, so this call looks by itself."""
+        """The last snapshot. Until a worker is attached, no loop turns, so this call takes one if it is due."""
         now = self._now()
-        if self._observed is None and now - self._looked_at >= LOOK_EVERY:
-            self._looked_at = now
-            self.status = self._look()
+        if self._observed is None and now - self._snapshot_at >= SNAPSHOT_EVERY:
+            self._snapshot_at = now
+            self.status = self._snapshot()
         return self.status
 
     def loop_turned(self) -> None:
-        """Notes a turn of the worker's loop, and looks at the worker if a look is due."""
+        """Record a turn of the worker's loop, and take a snapshot if it is due."""
         now = self._turned_at = self._now()
-        if now - self._looked_at >= LOOK_EVERY:
-            self._looked_at = now
-            self.status = self._look()
+        if now - self._snapshot_at >= SNAPSHOT_EVERY:
+            self._snapshot_at = now
+            self.status = self._snapshot()
 
     def trouble(self) -> str:
-        """Why the worker is not healthy, or an empty text. Only its loops count; a namespace out of reach does not."""
+        """Why the worker is not healthy, or an empty text. Only its loops count; an unreachable namespace does not."""
         now = self._now()
         if self._observed is None:
             spent = now - self._began
@@ -122,17 +121,17 @@ class Observer:
                 return f"the listener of {pair.settings.name} has not turned for {silent:.0f} s"
         return ""
 
-    # --- a look --------------------------------------------------------------------------------------------------
+    # --- a snapshot ----------------------------------------------------------------------------------------------
 
-    def _look(self) -> WorkerStatus:
+    def _snapshot(self) -> WorkerStatus:
         observed = self._observed
         self.queue_totals = observed.control_server.queue_totals() if observed is not None else {}
         workers = {pair.settings.name: pair for pair in observed.worker.pairs} if observed is not None else {}
-        pairs = [self._look_at(view, workers.get(view.name)) for view in self._pairs]
+        pairs = [self._pair_status(view, workers.get(view.name)) for view in self._pairs]
         total, state, at = _totals(self.queue_totals), self._state(), self._wall()
         ledger_error = (observed.ledger_writer.error or None) if observed else None
         summary = outlook(state, pairs)
-        self._history.note(at, total.forwarded, total.dead_lettered, summary.left)
+        self._history.add(at, total.forwarded, total.dead_lettered, summary.left)
         return WorkerStatus(
             version=__version__,
             state=state,
@@ -155,11 +154,11 @@ class Observer:
             return WorkerState.STARTING
         return WorkerState.STOPPING if self._observed.worker.is_stopping else WorkerState.WORKING
 
-    def _look_at(self, view: PairView, worker: PairWorker | None) -> PairStatus:
+    def _pair_status(self, view: PairView, worker: PairWorker | None) -> PairStatus:
         queue_totals = {key: totals for key, totals in self.queue_totals.items() if key.pair == view.name}
         observed = self._observed
         limit = observed.control_server.rate_limit(view.name) if observed is not None else None
-        return view.look(worker, queue_totals, self._pauses, self.backlog_counts, limit)
+        return view.status(worker, queue_totals, self._pauses, self.backlog_counts, limit)
 
     def _activity(self) -> dict[QueueKey, QueueActivity]:
         """What the worker has done with each queue, once it knows which queues there are."""
@@ -202,7 +201,7 @@ class SideView:
 
 
 class PairView:
-    """Looks at one pair again and again, and remembers what a single look cannot show."""
+    """The status of one pair, with what a single snapshot cannot show."""
 
     def __init__(
         self, settings: PairSettings, last_success: LastSuccess, wall: Callable[[], float], now: Callable[[], float]
@@ -218,9 +217,9 @@ class PairView:
         self._rates: dict[str, RateMeter] = {}
         self._dead_letter_rate = RateMeter()
         self._forwarded = 0
-        self._turned_away_read = 0
+        self._skipped_read = 0
 
-    def look(
+    def status(
         self,
         worker: PairWorker | None,
         queue_totals: Mapping[QueueKey, QueueTotals],
@@ -231,12 +230,12 @@ class PairView:
         wall, totals = self._wall(), _totals(queue_totals)
         if totals.forwarded > self._forwarded:
             self._forwarded = totals.forwarded
-            self._last_success.note(self.name, wall)
-        destinations = self._history.look(
+            self._last_success.succeeded(self.name, wall)
+        destinations = self._history.update(
             wall,
             queue_totals,
             worker.backoffs.backing_off() if worker else (),
-            self._turned_away(worker) if worker else {},
+            self._skipped(worker) if worker else {},
             pauses.destinations(self.name),
         )
         last_success = self._last_success.of(self.name)
@@ -263,11 +262,11 @@ class PairView:
             destinations=destinations,
         )
 
-    def _turned_away(self, worker: PairWorker) -> Mapping[tuple[str, str], WaitingMessages]:
-        """Messages that started no job since the last look, and all those that the listener knows to wait still."""
+    def _skipped(self, worker: PairWorker) -> Mapping[tuple[str, str], WaitingMessages]:
+        """Messages that started no job since the last snapshot, and all those that the listener knows to be waiting."""
         backoffs, listener = worker.backoffs, worker.listener
-        first, self._turned_away_read = self._turned_away_read, backoffs.skipped_count
-        found = backoffs.skipped(first, self._turned_away_read)
+        first, self._skipped_read = self._skipped_read, backoffs.skipped_count
+        found = backoffs.skipped(first, self._skipped_read)
         if listener is not None:
             for queue in worker.queues:
                 for path, waiting in listener.waiting(queue).items():
@@ -335,7 +334,7 @@ def _activity_of(totals: StatusTotals, is_busy: bool = False) -> QueueActivity:
 
 
 def _is_busy(queue: QueueStatus, pair: PairStatus) -> bool:
-    """Whether a queue has work or messages. While the primary is out of reach, senders put messages into all."""
+    """Whether a queue has work or messages. While the primary is unreachable, senders put messages into all."""
     if queue.state is BacklogQueueState.WORKING or not pair.primary.connected:
         return True
     return queue.oldest is not None or bool(queue.left)
@@ -351,7 +350,7 @@ def _as_unknown(destination: DestinationStatus) -> DestinationStatus:
     """A destination that was available when the primary was last reached."""
     if destination.state is not DestinationState.AVAILABLE:
         return destination
-    return destination.model_copy(update={"state": DestinationState.UNKNOWN, "reason": "the primary is out of reach"})
+    return destination.model_copy(update={"state": DestinationState.UNKNOWN, "reason": "the primary is unreachable"})
 
 
 def _not_ready(pairs: Sequence[PairStatus]) -> list[str]:

@@ -59,7 +59,7 @@ class PauseRequest(BaseModel):
 
 
 class PauseAnswer(BaseModel):
-    """The answer to a request: everything that is paused now."""
+    """The answer to a request: everything that is paused."""
 
     paused: list[Pause]
 
@@ -76,7 +76,7 @@ class PauseApi:
         return PauseAnswer(paused=self._pauses.all())
 
     def resume(self, request: PauseRequest) -> PauseAnswer:
-        """Ends pauses. A resumed pair goes on with all its queues and destinations, as its operator expects."""
+        """Ends pauses. A resumed pair continues with all its queues and destinations, as its operator expects."""
         targets = set(self._targets(request))
         whole = {pause.pair for pause in targets if pause == Pause(pair=pause.pair)}
         self._pauses.end(targets | {pause for pause in self._pauses.all() if pause.pair in whole})
@@ -138,7 +138,7 @@ class ReplayProgress(StatusModel):
     chosen: int
     replayed: int
     possible_duplicates: int
-    """Messages that may be in the backlog and in the dead letters now."""
+    """Messages that may be both in the backlog and in the dead letters."""
     why_left: dict[str, int]
     """How many stay dead letters, by reason."""
     errors: list[str]
@@ -217,26 +217,26 @@ class DeadLetterApi:
     # --- the replay ----------------------------------------------------------------------------------------------
 
     def replay(self, request: ReplayRequest) -> ReplayProgress:
-        """Starts a replay of the dead letters that are there now."""
+        """Start a replay of the existing dead letters."""
         pair = self._pairs.get(request.pair)
         if pair is None:
             raise UnknownTarget(f"There is no pair {request.pair}; there are: {', '.join(self._pairs)}.")
         with self._lock:
             if self._is_closing or (self._replay is not None and self._replay.is_running):
-                raise ReplayRuns("A replay is running, or the worker stops.")
+                raise ReplayRuns("A replay is already running, or the worker is stopping.")
             self._replay = _Replaying(pair, request)
             self._replay.start()
             return self._replay.progress()
 
     def stop(self) -> None:
-        """Lets a replay finish the messages in hand; those that it has not sent stay dead letters."""
+        """Let a replay finish its messages in flight; those that it has not sent stay dead letters."""
         with self._lock:
             self._is_closing = True
         if self._replay is not None:
             self._replay.stop()
 
     def close(self) -> None:
-        """Stops a replay and waits for its end: cut off, it would leave messages twice."""
+        """Stops a replay and waits for its end: interrupted, it would duplicate messages."""
         self.stop()
         if self._replay is not None:
             self._replay.wait(ENDS_WITHIN)

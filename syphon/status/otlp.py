@@ -35,7 +35,7 @@ from .metric_names import TracedStep
 from .telemetry import Look, WithHistograms
 
 MOST_WAITING = 100
-"""Batches that wait for their spans. The worker's loop makes spans at each turn, five times a second: with this bound
+"""Batches that wait for their spans. The worker's loop makes spans at each turn, five times per second: with this bound
 they cost the driver a few percent of a core, however many tasks report."""
 NO_PARENT = Context()
 
@@ -47,7 +47,7 @@ class Tracing:
         self.waiting: deque[Traced] = deque(maxlen=MOST_WAITING)
         """Batches that tasks have traced and that have no spans yet."""
         self._hosts = {pair.name: (pair.primary.host, pair.secondary.host) for pair in pairs}
-        # The senders of the messages have decided already what is traced.
+        # The senders of the messages have already decided what is traced.
         self._provider = TracerProvider(ALWAYS_ON, resource, shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer("syphon", __version__)

@@ -39,7 +39,7 @@ class StatusService:
         """The kinds of errors that were logged: each is logged once."""
 
     def listens_on(self, port: int) -> None:
-        """Notes the port of the status server, which the system may have chosen."""
+        """Record the port of the status server, which the system may have chosen."""
         self.address = ListenAddress(self.address.host, port)
 
     def attach(self, worker: Worker, control_server: ControlServer, ledger_writer: LedgerWriter) -> None:
@@ -104,9 +104,9 @@ def _status_line(status: WorkerStatus) -> str:
     if status.state is WorkerState.STOPPING:
         return STOPPING
     faults = [f"{pair.name}: {pair.fault.side}: {pair.fault.reason}" for pair in status.pairs if pair.fault is not None]
-    away = status.not_ready or not_connected(status.pairs)
-    if faults or away:
-        return f"{'faulted' if faults else 'unreachable'}: {'; '.join(faults or away)}"[:300]
+    unreachable = status.not_ready or not_connected(status.pairs)
+    if faults or unreachable:
+        return f"{'faulted' if faults else 'unreachable'}: {'; '.join(faults or unreachable)}"[:300]
     rate = sum(pair.per_second for pair in status.pairs)
     return (
         f"{status.totals.forwarded:,} forwarded, {status.totals.dead_lettered:,} dead-lettered, {rate:,.0f} per second"

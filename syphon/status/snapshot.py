@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from syphon.worker import Pause
 
 CONTRACT = 3
-"""The version of the contract. 3: a destination is `unknown` while the primary is out of reach (2: `available`).
+"""The version of the contract. 3: a destination is `unknown` while the primary is unreachable (2: `available`).
 2: a destination is available, backing off or rejecting (1: open, waiting, closed)."""
 
 
@@ -26,7 +26,7 @@ class StatusModel(BaseModel):
 
 
 class StatusTotals(StatusModel):
-    """Counts since the worker started. A message that was left in the backlog and delivered again is received twice."""
+    """Counts since the worker started. A message that was left and redelivered counts twice as received."""
 
     received: int
     forwarded: int
@@ -34,11 +34,11 @@ class StatusTotals(StatusModel):
     possible_duplicates: int
     bytes_forwarded: int
     unaccounted: int
-    """Messages that killed tasks had received: still in the backlog, or forwarded and about to be delivered again."""
+    """Messages that killed tasks had received: still in the backlog, or forwarded and about to be redelivered."""
 
 
 class SideState(StrEnum):
-    """The state of a namespace (C1). A namespace out of reach is still `opened`: an outage is not a fault."""
+    """The state of a namespace (C1). An unreachable namespace is still `opened`: an outage is not a fault."""
 
     STARTING = "starting"
     """The worker has not tried to reach it yet."""
@@ -55,7 +55,7 @@ class SideStatus(StatusModel):
     state: SideState
     connected: bool
     reason: str | None
-    """Why it is out of reach or faulted."""
+    """Why it is unreachable or faulted."""
     since: datetime
     """Since when it has been in this state."""
 
@@ -68,12 +68,12 @@ class BacklogQueueState(StrEnum):
     LISTENING = "listening"
     """The doorbell is set: a long poll that waits for the first message and releases it."""
     WAITING = "waiting"
-    """The primary is out of reach. Nothing is received until it is back (D16)."""
+    """The primary is unreachable. Nothing is received until it is reachable again (D16)."""
     WORKING = "working"
     """A job forwards its messages."""
     TROUBLED = "troubled"
-    """The worker cannot listen to it, its last job failed, or its pair has faulted; `reason` says why. The worker tries
-    again."""
+    """The worker cannot listen to it, its last job failed, or its pair has faulted; `reason` says why. The worker
+    retries."""
     PAUSED = "paused"
     """The operator has paused the queue or its pair."""
 
@@ -92,7 +92,7 @@ class QueueStatus(StatusModel):
     left: int | None
     """Active messages in it, as the namespace last counted them: a hint. Null: not known, or the worker may not ask."""
     dead_letters: int | None
-    """Messages in its dead letters now, as the namespace last counted them: a hint. Null: not known."""
+    """Messages in its dead letters, as the namespace last counted them: a hint. Null: not known."""
     oldest: datetime | None
     """When the oldest known message came into the queue. Null: the worker knows of none."""
     totals: StatusTotals
@@ -104,9 +104,9 @@ class DestinationState(StrEnum):
     AVAILABLE = "available"
     """The destination accepts messages, as far as the worker knows."""
     UNKNOWN = "unknown"
-    """The primary is out of reach, or the last messages for the destination all went to the dead letters."""
+    """The primary is unreachable, or the last messages for the destination all went to the dead letters."""
     BACKING_OFF = "backing_off"
-    """The destination accepts nothing now. Its messages stay in the backlog, and the worker tries again later."""
+    """The destination accepts nothing. Its messages stay in the backlog, and the worker retries later."""
     REJECTING = "rejecting"
     """The destination refuses every message for good. Its messages go to the dead letters."""
     PAUSED = "paused"
@@ -137,15 +137,15 @@ class DestinationStatus(StatusModel):
 
 
 class FaultStatus(StatusModel):
-    """The fault of a pair: one of its sides cannot be used any more, and the pair is closed."""
+    """The fault of a pair: one of its sides is unusable, and the pair is closed."""
 
     side: Literal["primary", "secondary"]
     """The side that faulted first."""
     reason: str
     since: datetime
-    """Since when the pair has not worked, attempts to set it up again included."""
+    """Since when the pair has not worked, attempts to set it up included."""
     next_try: datetime | None
-    """When the worker sets the pair up again. Null: it is doing so now."""
+    """When the worker sets the pair up again. Null: the attempt is in progress."""
 
 
 class PairStatus(StatusModel):
@@ -158,7 +158,7 @@ class PairStatus(StatusModel):
     """Set from the moment the pair faults until it works again."""
     paused: bool
     rate_limit: float | None
-    """Messages per second that may move now, whoever has decided that. Null: as fast as slots and network can."""
+    """The limit in messages per second. Null: none but what slots and network can do."""
     rate_limit_set_by: Literal["operator", "primary", "secondary"] | None = None
     """Who has set the limit: the operator, or the namespace that is throttled."""
     per_second: float
@@ -209,9 +209,9 @@ class MessageFlow(StrEnum):
     FLOWING = "flowing"
     """Messages are forwarded, or are about to be."""
     PARTLY_BLOCKED = "partly_blocked"
-    """Some messages cannot be forwarded now; `problems` says which and why."""
+    """Some messages cannot be forwarded; `problems` says which and why."""
     BLOCKED = "blocked"
-    """No message can be forwarded now."""
+    """No message can be forwarded."""
     PAUSED = "paused"
     """The operator has paused every pair."""
     STOPPING = "stopping"
@@ -229,7 +229,7 @@ class Outlook(StatusModel):
     left: int | None
     """Messages in all backlog queues, as far as they were counted. Null: none was counted."""
     stuck: int
-    """How many of them cannot move now, as far as the worker knows; there may be more."""
+    """How many of them cannot move, as far as the worker knows; there may be more."""
     seconds: float | None
     """How long the others will take at the rate of the last seconds. Null: nothing moves, or nothing is left."""
     dead_letters: int | None
@@ -268,7 +268,7 @@ class WorkerStatus(StatusModel):
     problems: list[OperatorProblem]
     """The worst first. Empty: nothing that the worker knows of needs a person."""
     not_ready: list[str]
-    """Why /readyz answers 503: no pair works, and why: the sides that are faulted or out of reach. Empty: it answers
+    """Why /readyz answers 503: no pair works, and why: the sides that are faulted or unreachable. Empty: it answers
     200, because both sides of at least one pair are connected."""
     ledger: str
     ledger_error: str | None

@@ -64,7 +64,7 @@ class AccessRules:
 
     @property
     def _token(self) -> str:
-        """The token as it is now: its file may change."""
+        """The current token: its file may change."""
         return "" if self._secret is None else self._secret.get_secret_value().strip()
 
     @property
@@ -130,7 +130,7 @@ LARGEST_REQUEST = 4096
 """The bound in bytes of a body, of the request line, and of each header."""
 
 LIST_WITHIN = 8.0
-"""Seconds in which a list of dead letters is there, or its request is answered without one."""
+"""Timeout in seconds for a list of dead letters."""
 NO_REPLAY = (
     "A replay changes messages, so it needs a token: set status.token. Without one, use syphon dead-letters replay."
 )
@@ -308,7 +308,7 @@ class StatusServer:
         try:
             found = await asyncio.wait_for(reading, LIST_WITHIN)
         except TimeoutError:
-            return _text("A secondary does not answer: ask again later.", HTTPStatus.SERVICE_UNAVAILABLE)
+            return _text("A secondary does not answer: retry later.", HTTPStatus.SERVICE_UNAVAILABLE)
         return web.Response(text=found.model_dump_json(), content_type="application/json")
 
     async def _replay(self, request: web.Request) -> web.Response:
@@ -330,7 +330,7 @@ class StatusServer:
 
 
 async def _turns() -> None:
-    """Lets the event loop do what is ready, and what that makes ready."""
+    """Let the event loop run the callbacks that are ready, and those that they schedule."""
     for _ in range(4):
         await asyncio.sleep(0)
 

@@ -56,13 +56,13 @@ def _period(report: Report) -> str:
 
 def _footer(report: Report, made_at: datetime) -> Markup:
     words = (
-        ("received", "taken from a backlog queue of the secondary namespace, under a lock"),
+        ("received", "received from a backlog queue of the secondary namespace, under a lock"),
         ("forwarded", "accepted by its destination in the primary namespace, and completed in the backlog"),
         (
             "dead-lettered",
             "moved to the dead letters of the backlog queue, with the reason, because it can never arrive as it is",
         ),
-        ("left", "not forwarded that time; it returns to the backlog when its lock ends"),
+        ("left", "not forwarded in that delivery; it is redelivered when its lock expires"),
         ("unaccounted", "counted by a task or a job that was lost before its rows were on record"),
     )
     return tag(

@@ -12,8 +12,8 @@ import pytest
 
 from syphon.amqp import Timestamp
 from syphon.datasource import peek_read as reading
-from syphon.datasource.peek_read import BROKEN, TRIES, SequenceRange, Wanted, plan_ranges
-from syphon.datasource.read import CHECK_EVERY, LOOK_EVERY, NewMessages, NumbersRestarted, Offsets
+from syphon.datasource.peek_read import ATTEMPTS, BROKEN, SequenceRange, Wanted, plan_ranges
+from syphon.datasource.read import CHECK_EVERY, POLL_EVERY, NewMessages, NumbersRestarted, Offsets
 from syphon.datasource.source_options import parse_options
 from syphon.emulator import Action, Fault, Operation
 from tests.support.spark_source import SourceBus, message
@@ -167,7 +167,7 @@ def test_an_idle_stream_looks_once_a_second_however_often_spark_asks(bus: Source
         assert numbers(found.latest({queue: 0})) == {queue: 0}
     assert bus.peeks(queue) == 1
     bus.put(queue, *numbered(1, 3))
-    clock.time += LOOK_EVERY
+    clock.time += POLL_EVERY
     assert numbers(found.latest({queue: 0})) == {queue: 3}
     found.close()
 
@@ -293,17 +293,17 @@ def test_a_refused_connection_does_not_end_a_stream_or_a_plan(bus: SourceBus, mo
     queue = bus.queue("refused-once")
     bus.put(queue, *numbered(1, 3))
     found = new_messages(bus, queue, Clock())
-    refuse_connections(bus, TRIES - 1)
+    refuse_connections(bus, ATTEMPTS - 1)
     assert numbers(found.latest({})) == {queue: 3}
     found.close()
-    refuse_connections(bus, TRIES - 1)
+    refuse_connections(bus, ATTEMPTS - 1)
     assert plan_ranges(parse_options(bus.options(queue)), Wanted()) == [SequenceRange(queue, 1, 3, is_open=True)]
 
 
 def test_an_unreachable_namespace_ends_a_plan_after_some_tries(bus: SourceBus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "PAUSE", 0.01)
     queue = bus.queue("refused-always")
-    refuse_connections(bus, TRIES)
+    refuse_connections(bus, ATTEMPTS)
     with pytest.raises(BROKEN):
         plan_ranges(parse_options(bus.options(queue)), Wanted())
     assert plan_ranges(parse_options(bus.options(queue)), Wanted()) == [SequenceRange(queue, 1, 1, is_open=True)]

@@ -199,11 +199,11 @@ def test_possible_repeats_are_a_warning_because_nothing_else_is_seen_in_the_driv
 ) -> None:
     with caplog.at_level(logging.INFO, "syphon.datasource"):
         log_result("orders", [WriteCounts(0, 3, possible_duplicates=1)])
-        log_result("orders", [WriteCounts(1, 5, tries=3), WriteCounts(0, 3)])
+        log_result("orders", [WriteCounts(1, 5, attempts=3), WriteCounts(0, 3)])
     lost_reply, tried_again = caplog.records
     assert (lost_reply.levelno, tried_again.levelno) == (logging.WARNING, logging.WARNING)
-    assert "partition 1 was tried 3 times: its rows may be there twice" in tried_again.getMessage()
-    assert "partition 0 was tried" not in tried_again.getMessage()
+    assert "partition 1 took 3 attempts: its rows may have arrived twice" in tried_again.getMessage()
+    assert "partition 0 took" not in tried_again.getMessage()
 
 
 def test_a_failed_write_says_that_its_count_leaves_out_the_tasks_that_failed(caplog: pytest.LogCaptureFixture) -> None:

@@ -25,9 +25,9 @@ from syphon.ledger.writer import LedgerWriter
 from syphon.model.outcomes import DestinationStats, QueueKey, Stats
 from syphon.spark.jobs import Jobs
 from syphon.status.backlog_counts import (
-    ASK_ABOUT_DEAD_LETTERS_EVERY,
-    ASK_AGAIN_AFTER,
-    ASK_EVERY,
+    COUNT_DEAD_LETTERS_EVERY,
+    COUNT_EVERY,
+    RECOUNT_AFTER,
     BacklogCount,
     BacklogCounts,
     QueueActivity,
@@ -253,10 +253,10 @@ class CountedQueue:
 
     def asks(self, after: float) -> bool:
         """Whether the worker asks when this much time has passed."""
-        before = self.counts._asked_at.get(self.key)
+        before = self.counts._counted_at.get(self.key)
         self.clock += after
-        self.counts.ask()
-        return self.counts._asked_at.get(self.key) != before
+        self.counts.count()
+        return self.counts._counted_at.get(self.key) != before
 
     def count(self) -> BacklogCount:
         return self.counts.counts[self.key]
@@ -277,11 +277,11 @@ def test_every_queue_is_counted_once_and_one_with_nothing_to_do_is_not_asked_abo
 ) -> None:  # D4, S1
     with scene(emulator) as found:
         eventually(lambda: not found.not_ready())
-        found.observer.backlog_counts.ask()
+        found.observer.backlog_counts.count()
         assert {key.queue for key in found.observer.backlog_counts.counts} == set(found.worker.pairs[0].queues)
         queue = CountedQueue(found, is_busy=False)
         assert queue.asks(after=0)
-        assert not queue.asks(after=100 * ASK_ABOUT_DEAD_LETTERS_EVERY)
+        assert not queue.asks(after=100 * COUNT_DEAD_LETTERS_EVERY)
 
 
 def test_a_queue_with_work_is_counted_each_minute_and_an_old_count_is_dropped_if_there_is_no_answer(
@@ -293,7 +293,7 @@ def test_a_queue_with_work_is_counted_each_minute_and_an_old_count_is_dropped_if
         assert queue.asks(after=0)
         assert (queue.count().left(queue.activity), queue.count().dead_letters(queue.activity)) == (0, 0)
         emulator.call(lambda: emulator["contoso-dr"].namespace.faults.begin_outage(Outage.REFUSE))
-        assert not queue.asks(after=ASK_EVERY - 1)
+        assert not queue.asks(after=COUNT_EVERY - 1)
         assert queue.asks(after=1)
         assert queue.counts.counts == {}
 
@@ -307,9 +307,9 @@ def test_a_count_made_wrong_by_new_messages_is_not_shown_and_is_asked_for_again_
         queue.asks(after=0)
         queue.activity = queue.activity._replace(moved=7)  # two more than the queue held
         assert queue.count().left(queue.activity) is None
-        assert queue.asks(after=ASK_AGAIN_AFTER)
+        assert queue.asks(after=RECOUNT_AFTER)
         assert queue.count().left(queue.activity) == 0
-        assert not queue.asks(after=ASK_AGAIN_AFTER)  # the count holds
+        assert not queue.asks(after=RECOUNT_AFTER)  # the count holds
 
 
 def test_dead_letters_are_counted_and_counted_again_later_because_a_person_may_put_them_back(
@@ -322,8 +322,8 @@ def test_dead_letters_are_counted_and_counted_again_later_because_a_person_may_p
         queue.asks(after=0)
         assert queue.count().dead_letters(queue.activity) == 2
         assert queue.count().dead_letters(queue.activity._replace(dead_lettered=4)) == 5  # three since the count
-        assert not queue.asks(after=ASK_EVERY)
-        assert queue.asks(after=ASK_ABOUT_DEAD_LETTERS_EVERY)
+        assert not queue.asks(after=COUNT_EVERY)
+        assert queue.asks(after=COUNT_DEAD_LETTERS_EVERY)
 
 
 def test_while_the_primary_is_away_no_destination_looks_available_and_the_worker_is_blocked(

@@ -16,7 +16,7 @@ from syphon.control.totals import QueueTotals
 from syphon.model.outcomes import QueueKey, Stats
 from syphon.status import otlp
 from syphon.status.logs import RecentEvents
-from syphon.status.observer import LOOK_EVERY, Observer
+from syphon.status.observer import SNAPSHOT_EVERY, Observer
 from syphon.status.telemetry import Telemetry
 from syphon.worker.pauses import Pauses
 from tests.support.otlp_collector import collector
@@ -108,5 +108,5 @@ def test_metrics_are_written_once_for_each_look_at_the_worker() -> None:
         made._observer._now = lambda: clock
         first = made.prometheus()
         assert made.prometheus() is first
-        clock += LOOK_EVERY
+        clock += SNAPSHOT_EVERY
         assert made.prometheus() is not first

@@ -85,7 +85,7 @@ class Scene:
         return next(pair for pair in self.worker.pairs if pair.settings.name == name)
 
     def status(self) -> WorkerStatus:
-        return self.observer._look()
+        return self.observer._snapshot()
 
     def status_of(self, name: str) -> PairStatus:
         return next(pair for pair in self.status().pairs if pair.name == name)

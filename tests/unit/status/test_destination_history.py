@@ -52,7 +52,7 @@ class Scene:
         away: Mapping[tuple[str, str], WaitingMessages] | None = None,
         paused: Iterable[str] = (),
     ) -> dict[str, DestinationStatus]:
-        seen = self.history.look(self.now, self.queue_totals, waiting, away or {}, paused)
+        seen = self.history.update(self.now, self.queue_totals, waiting, away or {}, paused)
         return {destination.path: destination for destination in seen}
 
 
