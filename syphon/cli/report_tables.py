@@ -127,7 +127,7 @@ def _shortfall(line: Shortfall) -> tuple[str, ...]:
 
 def _open_jobs(jobs: Sequence[OpenJobReport]) -> list[tuple[str, ...]]:
     """A line for each queue of each job."""
-    names = iter(shown_queues([each.queue for job in jobs for each in job.queues]))
+    names = iter(shown_queues([queue for job in jobs for queue in job.queues]))
     return [
         (
             job.job,
@@ -138,7 +138,7 @@ def _open_jobs(jobs: Sequence[OpenJobReport]) -> list[tuple[str, ...]]:
             *map(_number, (each.received, each.forwarded, each.dead_lettered, each.left)),
         )
         for job in jobs
-        for each in job.queues
+        for each in job.queues.values()
     ]
 
 

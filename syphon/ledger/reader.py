@@ -18,8 +18,9 @@ from .aggregates import ATTEMPT, COLUMNS, MESSAGE, PACKED_AGGREGATES, Aggregates
 from .files import LocalFiles, cause, local_path
 from .merge import MERGED, replaced_files
 from .parquet import arrow_schema
+from .report_values import OpenJobReport
 from .rows import ATTEMPTS, TRANSFERS, Period, Selection, micros, within
-from .store import MOST_LISTINGS, Ledger, LedgerUnreadable, OpenRecord, read_open
+from .store import MOST_LISTINGS, Ledger, LedgerUnreadable, read_open
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +53,7 @@ class Reader(Protocol):
     @property
     def path(self) -> str: ...
 
-    def open_jobs(self) -> tuple[list[OpenRecord], list[str]]:
+    def open_jobs(self) -> tuple[list[OpenJobReport], list[str]]:
         """The jobs that are not closed, and the files of such jobs that cannot be read."""
 
     def read(self, selection: Selection, open_jobs: Sequence[str]) -> LedgerExtract:
@@ -99,7 +100,7 @@ class LocalReader:
         with self._reading():
             return sum(file.stat().st_size for file in self._listed("transfers")) <= LARGEST
 
-    def open_jobs(self) -> tuple[list[OpenRecord], list[str]]:
+    def open_jobs(self) -> tuple[list[OpenJobReport], list[str]]:
         with self._reading():
             found, broken = read_open(self._files)
         return found, [f"{self.path}/{place}" for place in broken]
@@ -189,7 +190,7 @@ class SparkReader:
         self.path = ledger.path
         self._ledger = ledger
 
-    def open_jobs(self) -> tuple[list[OpenRecord], list[str]]:
+    def open_jobs(self) -> tuple[list[OpenJobReport], list[str]]:
         return self._ledger.open_jobs()
 
     def read(self, selection: Selection, open_jobs: Sequence[str]) -> LedgerExtract:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,7 +16,6 @@ from .report_values import (
     Hour,
     Messages,
     OpenJobReport,
-    OpenQueue,
     ReasonCount,
     Renamed,
     Repeat,
@@ -27,7 +27,7 @@ from .report_values import (
     Transfers,
 )
 from .rows import EPOCH, Period, Selection
-from .store import LedgerUnreadable, OpenRecord
+from .store import LedgerUnreadable
 
 BANDS = (1, 10, 60, 300, 900, 3_600, 14_400, 86_400)
 """Seconds in the backlog: the borders between the bands."""
@@ -59,10 +59,11 @@ def query_report(
 
 
 def _report(
-    path: str, selection: Selection, found: LedgerExtract, jobs: list[OpenRecord], broken: list[str], now: datetime
+    path: str, selection: Selection, found: LedgerExtract, jobs: list[OpenJobReport], broken: list[str], now: datetime
 ) -> Report:
     aggregates = found.aggregates
-    shortfalls, open_jobs = _missing(found, [_open_job(job, now) for job in jobs if _concerns(job, selection)])
+    selected = [replace(job, may_be_running=now - job.heard_at <= HEARD) for job in jobs if _concerns(job, selection)]
+    shortfalls, open_jobs = _missing(found, selected)
     steps = aggregates.steps.to_pylist()
     first, last = min((step["first"] for step in steps), default=None), max((s["last"] for s in steps), default=None)
     transfers: Counter[str] = Counter()
@@ -257,7 +258,7 @@ def _shortfalls(found: LedgerExtract) -> list[Shortfall]:
     return sorted(missing, key=lambda each: (each.ended_at, each.job, each.slot, each.attempt, each.queue))
 
 
-def _concerns(job: OpenRecord, selection: Selection) -> bool:
+def _concerns(job: OpenJobReport, selection: Selection) -> bool:
     """Whether an open job may have moved messages of the selected pair within the period."""
     since, until = selection.period.since, selection.period.until
     return (
@@ -265,16 +266,6 @@ def _concerns(job: OpenRecord, selection: Selection) -> bool:
         and (until is None or job.opened_at < until)
         and (since is None or job.heard_at + LONGEST_JOB >= since)
     )
-
-
-def _open_job(job: OpenRecord, now: datetime) -> OpenJobReport:
-    queues = [
-        OpenQueue(name, each.received, each.forwarded, each.dead_lettered, each.left)
-        for name, each in sorted(job.queues.items())
-    ]
-    may_be_running = now - job.heard_at <= HEARD
-    times = (job.opened_at, job.heard_at)
-    return OpenJobReport(job.pair, job.job, job.slots, *times, job.host, job.pid, may_be_running, queues)
 
 
 def _at(millis: int) -> datetime:

@@ -163,17 +163,6 @@ class Shortfall:
 
 
 @dataclass(frozen=True)
-class OpenQueue:
-    """What the last report of an open job had counted of one queue."""
-
-    queue: str
-    received: int
-    forwarded: int
-    dead_lettered: int
-    left: int
-
-
-@dataclass(frozen=True)
 class OpenJobReport:
     """A job that was opened and is not closed: none of its rows is on record."""
 
@@ -182,21 +171,18 @@ class OpenJobReport:
     slots: int
     opened_at: datetime
     heard_at: datetime
-    """When its driver last recorded what it had counted, or opened it."""
+    """When its driver last recorded the job's progress, or opened it."""
     host: str
     pid: int
     """The process of its driver, on that host."""
-    may_be_running: bool
-    """It was heard of within the last minute."""
-    queues: list[OpenQueue]
+    queues: dict[str, Counters]
+    """What the last report had counted, by queue. A queue of which nothing was reported has zeros."""
+    may_be_running: bool = False
+    """It reported within the last minute."""
 
     @property
     def received(self) -> int:
-        return sum(each.received for each in self.queues)
-
-    @property
-    def forwarded(self) -> int:
-        return sum(each.forwarded for each in self.queues)
+        return sum(each.received for each in self.queues.values())
 
 
 @dataclass(frozen=True)
@@ -274,6 +260,10 @@ class Report:
         head = {"verdict": self.verdict, "complete": self.complete}
         values = asdict(self)
         values["transfers"] = {name: getattr(self.transfers, name) for name in TRANSFER_KEYS}
+        for values_of_job, job in zip(values["open_jobs"], self.open_jobs, strict=True):
+            values_of_job["queues"] = [
+                {"queue": name, **{key: getattr(each, key) for key in QUEUE_KEYS}} for name, each in job.queues.items()
+            ]
         values["messages"] = {"total": self.messages.total, **values["messages"]}
         return head | {key: _plain(value) for key, value in values.items()}
 
@@ -342,6 +332,7 @@ def _outcomes(line: DestinationReport) -> tuple[int, int, int]:
     return line.forwarded, line.dead_lettered, line.left
 
 
+QUEUE_KEYS = ("received", "forwarded", "dead_lettered", "left")
 TRANSFER_KEYS = (
     "received",
     "forwarded",

@@ -27,7 +27,7 @@ import socket
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
@@ -39,6 +39,7 @@ from syphon.model import Counters, SyphonError, volume
 from .files import NOT_WRITABLE, LedgerFiles, LocalFiles, cause, has_no_jvm, ledger_files, literal_path, local_path
 from .merge import MERGED, StoredFile, replaced_files
 from .parquet import attempts_file
+from .report_values import OpenJobReport
 from .rows import ATTEMPTS, EPOCH, TRANSFERS, Attempt, OpenJob
 
 if TYPE_CHECKING:
@@ -46,22 +47,6 @@ if TYPE_CHECKING:
 
 OPEN = "open"
 _JOB, _PROGRESS = ".json", ".progress"
-
-
-@dataclass(frozen=True)
-class OpenRecord:
-    """What the ledger knows of a job that is not closed."""
-
-    job: str
-    pair: str
-    slots: int
-    opened_at: datetime
-    host: str
-    pid: int
-    heard_at: datetime
-    """When the driver last recorded the job's progress, or opened it."""
-    queues: dict[str, Counters] = field(default_factory=dict)
-    """What the last report had counted. A queue of which nothing was reported has zeros."""
 
 
 def put_open(files: LedgerFiles, job: OpenJob) -> None:
@@ -81,7 +66,7 @@ def delete_open(files: LedgerFiles, job: str) -> None:
     files.delete(OPEN, [f"{job}{_PROGRESS}", f"{job}{_JOB}"])
 
 
-def read_open(files: LedgerFiles) -> tuple[list[OpenRecord], list[str]]:
+def read_open(files: LedgerFiles) -> tuple[list[OpenJobReport], list[str]]:
     """The jobs that are not closed, the oldest first; and the files among them that cannot be read."""
     names = set(files.names(OPEN))
     found, broken = [], []
@@ -109,12 +94,12 @@ def _read_progress(files: LedgerFiles, job: str) -> dict[str, object]:
     return values if isinstance(values, dict) else {}
 
 
-def _open_record(opened: dict[str, object], progress: dict[str, object]) -> OpenRecord:
+def _open_record(opened: dict[str, object], progress: dict[str, object]) -> OpenJobReport:
     queues = {str(name): Counters() for name in opened["queues"]}  # type: ignore[attr-defined]
     counted = progress.get("queues") or {}
     for name, counters in counted.items():  # type: ignore[attr-defined]
         queues[name] = Counters(**{key: int(value) for key, value in counters.items()})
-    return OpenRecord(
+    return OpenJobReport(
         job=str(opened["job"]),
         pair=str(opened["pair"]),
         slots=int(str(opened["slots"])),
@@ -122,7 +107,7 @@ def _open_record(opened: dict[str, object], progress: dict[str, object]) -> Open
         host=str(opened["host"]),
         pid=int(str(opened["pid"])),
         heard_at=_moment(progress.get("heard_at", opened["opened_at"])),
-        queues=queues,
+        queues=dict(sorted(queues.items())),
     )
 
 
@@ -206,7 +191,7 @@ class Ledger:
 
     # --- reading -------------------------------------------------------------------------------------------------
 
-    def open_jobs(self) -> tuple[list[OpenRecord], list[str]]:
+    def open_jobs(self) -> tuple[list[OpenJobReport], list[str]]:
         """The jobs that are not closed, and the files of such jobs that cannot be read. Raises LedgerUnreadable."""
         try:
             found, broken = read_open(self.files)

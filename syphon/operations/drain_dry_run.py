@@ -55,26 +55,12 @@ MOST_TRIED = 200
 """Destinations that are checked: a backlog with more is rare, and each check costs a round trip."""
 
 
-@dataclass(frozen=True, slots=True)
-class DestinationForecast:
-    """What a drain would do with the messages for one destination. `destination` is None for those without one."""
+@dataclass(frozen=True)
+class DestinationForecast(DestinationSummary):
+    """What a drain would do with the messages for one destination. `dead_letters` has those of every reason."""
 
-    pair: str
-    destination: str | None
-    messages: int
-    bytes: int
-    oldest: datetime | None
-    scheduled: int
-    expired: int
-    dead_letters: int
-    """Messages that would be dead-lettered, for whatever reason."""
-    waiting: int
+    waiting: int = 0
     """Messages that would wait for the destination."""
-    expiring_in_backlog: int = 0
-    """Messages that will expire in the backlog unless drained before (M9)."""
-    first_backlog_expiry: datetime | None = None
-    renamed_to: str | None = None
-    """The entity that they would go to, if the operator has renamed the destination."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from syphon.ledger.report_values import (
     Hour,
     Messages,
     OpenJobReport,
-    OpenQueue,
     ReasonCount,
     Renamed,
     Repeat,
@@ -22,6 +21,7 @@ from syphon.ledger.report_values import (
     Transfers,
 )
 from syphon.ledger.rows import Period
+from syphon.model import Counters
 
 NOON = datetime(2026, 10, 5, 12, tzinfo=UTC)
 QUEUE = "contoso/x-servicebus-transfer/0"
@@ -61,7 +61,7 @@ def a_report(destination: str = "orders", reason: str = "MessageTooLarge", messa
 
 def an_open_job(queue: str = QUEUE, may_be_running: bool = False) -> OpenJobReport:
     return OpenJobReport(
-        "contoso", "job-5", 2, NOON, NOON, "worker-1", 4711, may_be_running, [OpenQueue(queue, 12, 10, 1, 0)]
+        "contoso", "job-5", 2, NOON, NOON, "worker-1", 4711, {queue: Counters(12, 10, 1, 0)}, may_be_running
     )
 
 

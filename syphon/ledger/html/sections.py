@@ -281,13 +281,13 @@ def _open_jobs(jobs: Sequence[OpenJobReport]) -> Markup:
         (
             f"{job.job}, {plural(job.slots, 'slot')}, {job.host} process {job.pid}",
             job.pair,
-            each.queue,
+            queue,
             _time(job.opened_at),
             _time(job.heard_at),
             *(f"{count:,}" for count in (each.received, each.forwarded, each.dead_lettered, each.left)),
         )
         for job in jobs
-        for each in job.queues
+        for queue, each in job.queues.items()
     ]
     names = (
         "job",

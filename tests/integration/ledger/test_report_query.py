@@ -18,7 +18,7 @@ from syphon.cli.report import report as report_command
 from syphon.ledger.merge import merge
 from syphon.ledger.reader import LocalReader, Reader, SparkReader
 from syphon.ledger.report_query import BANDS, query_report
-from syphon.ledger.report_values import OpenQueue, Renamed, Report
+from syphon.ledger.report_values import Renamed, Report
 from syphon.ledger.rows import OpenJob, Origin, Period
 from syphon.ledger.store import Ledger, LedgerUnreadable
 from syphon.model import ExitCode
@@ -262,7 +262,7 @@ def test_a_job_that_was_never_closed_is_told_with_what_it_had_counted(
     (job,) = told.open_jobs
     assert (job.job, job.pair, job.slots, job.pid, job.may_be_running) == ("job-2", "contoso", 2, os.getpid(), False)
     assert (job.opened_at, job.heard_at) == (moment(NOON), moment(NOON + 5000))
-    assert job.queues == [OpenQueue(QUEUE, 10, 8, 1, 0), OpenQueue("idle", 0, 0, 0, 0)]
+    assert job.queues == {QUEUE: Counters(10, 8, 1, 0), "idle": Counters()}
     assert (told.transfers.received, told.transfers.unaccounted, told.complete) == (11, 10, False)
     assert told.verdict == (
         "The message on record arrived. 10 receipts cannot be accounted for. "

@@ -44,7 +44,7 @@ DRY_RUN = DryRun(
     messages=3,
     others=0,
     bytes=10,
-    destinations=(DestinationForecast("contoso", HOSTILE, 3, 10, None, 0, 0, 1, 2),),
+    destinations=(DestinationForecast("contoso", HOSTILE, 3, 10, None, 0, 0, 1, waiting=2),),
     dead_letters=(DeadLetterPreview("contoso", HOSTILE, "NoDestination", 1, HOSTILE),),
     waiting=(WaitingForecast("contoso", HOSTILE, 2, HOSTILE, "DestinationMissing"),),
     give_up=(),
