@@ -1,8 +1,8 @@
 """The connections of an HTTP server: bounded in number and life, so that a client with a request always gets through.
 
-Anyone who can reach the port may open connections and say nothing. So a newcomer is never refused: where there are too
-many, the oldest one makes room. A client sends its request at once and has its answer before it is the oldest. A
-connection whose client has shown a secret can be exempted.
+Anyone who can reach the port may open connections and stay silent. So a newcomer is never refused: if there are too
+many, the oldest one is closed. A well-behaved client sends its request immediately and is answered long before it
+becomes the oldest. A connection whose client has shown a secret can be exempted.
 """
 
 from __future__ import annotations

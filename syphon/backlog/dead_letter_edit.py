@@ -1,4 +1,4 @@
-"""Edits of a dead letter before it is put back: its destination, its properties, its application properties.
+"""Edits of a dead letter before it is replayed: its destination, its properties, its application properties.
 
 A dead letter often lacks one thing: a path, or an alias whose value makes sense. The operator writes the edit as text,
 `NAME=VALUE` or `NAME:TYPE=VALUE`. Everything that is not edited keeps its bytes. The operator cannot choose a message
@@ -38,7 +38,7 @@ class BadEdit(SyphonError):
 
 @dataclass(frozen=True, slots=True)
 class LetterEdit:
-    """What changes in a message that is put back. Values are encoded; None removes."""
+    """What changes in a replayed message. Values are encoded; None removes."""
 
     application: tuple[tuple[str, bytes | None], ...] = ()
     fields: tuple[tuple[int, bytes], ...] = ()

@@ -1,4 +1,4 @@
-"""The dead letters of a backlog queue: reads, filters and groups them, makes the message to put back, writes a file.
+"""The dead letters of a backlog queue: reads, filters and groups them, makes the message to replay, writes a file.
 
 A dead letter is the backlog message with two more application properties (`DeadLetterReason` and
 `DeadLetterErrorDescription`) and the broker's annotations. To put it back means to remove just these: all other bytes
@@ -33,7 +33,7 @@ _ACQUIRER, _DELIVERIES = 3, 4
 
 
 class NotPutBack(SyphonError):
-    """The dead letter cannot be put back as it is."""
+    """The dead letter cannot be replayed as it is."""
 
 
 class DeadLetter(NamedTuple):

@@ -76,7 +76,7 @@ class UnrestorableReason(StrEnum):
     EXPIRED = "Expired"
     MALFORMED = "MalformedMessage"
     DUPLICATE_DETECTION = "DuplicateDetection"
-    """Only where dead letters are put back: the entity might accept the message and drop it."""
+    """Only for a replay of dead letters: the entity might accept the message and drop it."""
 
 
 class Restored(NamedTuple):

@@ -32,7 +32,7 @@ def table_lines(
 ) -> Iterator[tuple[str, bool]]:
     """The lines of a table, and whether each is one of titles. Without a width they are as long as they need to be.
 
-    `right` tells the columns of numbers: they stand to the right, and are never broken. `name` is the column that names
+    `right` marks columns of numbers: they are right-aligned, and never broken. `name` is the column that names
     a row.
     """
     widths = _widths(titles, rows, right, width)

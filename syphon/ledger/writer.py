@@ -93,9 +93,10 @@ STALLED = 30.0
 MERGE_NEEDS = 2.0
 """Seconds that must remain for the last merge, which only makes reading quicker."""
 KEEP_ALIVE = 20.0
-"""Seconds after which the ledger hears of jobs that wait to be written."""
+"""Seconds between two refreshes of the records of jobs still queued for writing, so that a report does not count them
+as lost."""
 KEPT_ALIVE = 5
-"""Jobs of which the ledger hears at a time: with thousands of them, nothing else would be written."""
+"""Records refreshed at a time: with thousands of them, nothing else would be written."""
 TICK = 0.5
 
 

@@ -24,8 +24,8 @@ HEARSAY = 5.0
 per second."""
 
 GIVE_UP_AFTER = 2 * OPEN_WITHIN
-"""Seconds after which an opening is no longer waited for. It has its own limit, and may restart once. That limit
-misses a proxy that sends its answer byte by byte: nothing of ours has the socket yet."""
+"""Hard limit on one connection attempt, including its one retry. The attempt has its own timeout, but a proxy that
+trickles its response evades it."""
 
 
 class NamespaceStatus(StrEnum):

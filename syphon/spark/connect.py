@@ -110,7 +110,7 @@ class ConnectWatch(SparkWatch):
                 self._lose(f"is unreachable: {why}.")
 
     def _refusal(self) -> str:
-        """Why the server's port accepts no connection; empty if it does, or says nothing."""
+        """The connection error, or "" if the port accepts connections or the probe timed out."""
         if self._endpoint is None:
             return ""
         try:

@@ -24,8 +24,8 @@ LONG_POLL = 900.0
 MOST = 100
 """The highest credit, after many messages in a row that were not worth a ring."""
 CHECK_EVERY = 60.0
-"""Seconds after which a doorbell asks whether it still has credit. It would be deaf for the rest of its poll without:
-if a message is lost on a connection that lives on, its credit is used up. Asking is no receive."""
+"""Seconds between two questions for our remaining credit. A delivery that is lost on a live connection uses up the
+credit, and the poll would never end. The question is not billed as a receive."""
 CALM = 0.5
 """Seconds without a message after which a credit of one is enough again."""
 
