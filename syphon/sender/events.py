@@ -28,7 +28,7 @@ class EntityFailedOver:
 
     def __str__(self) -> str:
         since = f"failing for {self.failing_for:.0f} s" if self.failing_for >= 1 else "failing"
-        return f"'{self.entity}' is failed over ({since}): its messages go to the backlog. {brief(self.because)}"
+        return f"'{self.entity}' failed over ({since}): sending to the backlog. {brief(self.because)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -264,7 +264,7 @@ def test_the_log_says_that_an_entity_failed_over_why_and_that_it_is_back(
     eventually(lambda: paired.clock.waits() == [60.0])
     paired.clock.advance(60)
     eventually(lambda: client.failed_over == ())
-    assert "'orders' is failed over (failing for 60 s)" in caplog.text
+    assert "'orders' failed over (failing for 60 s): sending to the backlog" in caplog.text
     assert "[Errno 111]" in caplog.text
     eventually(lambda: "'orders' is back after 60 s" in caplog.text)  # the pair logs a change after it has made it
 
