@@ -15,10 +15,8 @@ from dataclasses import dataclass, field
 
 from aiohttp import web, web_response
 
-LIFE = 10.0
-"""Seconds a connection lives."""
-REQUEST_WITHIN = 3.0
-"""Seconds in which it must have sent the head of its request."""
+from syphon.time_budget import CONNECTION_LIFE, REQUEST_WITHIN
+
 MOST_CONNECTIONS = 64
 MOST_OF_A_PEER = 48
 """Connections from one address."""
@@ -55,7 +53,7 @@ class Connections:
         self._open[transport] = opened
         opened.timers = [
             self._loop.call_later(REQUEST_WITHIN, self._drop_if_waiting, transport),
-            self._loop.call_later(LIFE, transport.abort),
+            self._loop.call_later(CONNECTION_LIFE, transport.abort),
         ]
 
     def requested(self, transport: asyncio.Transport | None) -> None:

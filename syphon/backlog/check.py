@@ -29,7 +29,6 @@ from syphon.model import (
     volume,
 )
 from syphon.servicebus import (
-    OPERATION_TIMEOUT,
     Administration,
     AdministrationUnavailable,
     Connection,
@@ -39,15 +38,11 @@ from syphon.servicebus import (
     try_receiver,
     try_sender,
 )
+from syphon.time_budget import ADMINISTRATION_TIMEOUT, CHECK_ANSWER_WITHIN, CHECK_PATIENCE
 
 from .preview import PreviewRules, expiry_warning, preview_message
 from .provisioning import Found, Missing, Plan, plan
 from .queues import BacklogQueueDescription, QueueName, primary_label, queue_names
-
-ANSWER_WITHIN = 15.0
-"""Seconds for an answer. A worker waits longer, but a person waits for this one."""
-PATIENCE = 45.0
-"""Seconds for all links to a namespace together."""
 
 _UNUSABLE_IF = frozenset({"requires_session", "forward_to", "status"})
 """Differences that stop messages. All others are the owner's decision (P3)."""
@@ -90,7 +85,7 @@ class Finding:
 
 
 def secondary_administration(
-    pair: PairSettings, via: Via | None = None, timeout: float = OPERATION_TIMEOUT
+    pair: PairSettings, via: Via | None = None, timeout: float = ADMINISTRATION_TIMEOUT
 ) -> Administration:
     """The administration client that creates the backlog queues."""
     name = primary_label(pair.secondary.host, pair.name, pair.secondary.name)
@@ -133,11 +128,11 @@ class PreflightCheck:
 
     def _links(self, paths: Sequence[str]) -> Iterator[Finding]:
         """Checks that links can be opened; without paths, that the namespace accepts the connection."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + CHECK_PATIENCE
         try:
             with (
                 client_of(self.settings) as client,
-                closing(Connection(client, paths[0] if paths else "", ANSWER_WITHIN)) as connection,
+                closing(Connection(client, paths[0] if paths else "", CHECK_ANSWER_WITHIN)) as connection,
             ):
                 yield self._finding(Level.FINE, "reachable over AMQP, accepts the credentials")
                 for path in paths:
@@ -210,7 +205,7 @@ class _Secondary(PreflightCheck):
                 break
             with (
                 suppress(SyphonError),  # another check says what is wrong; this one is about messages that it can see
-                closing(peek_pages(connection, name, answer_within=ANSWER_WITHIN, ahead=False)) as pages,
+                closing(peek_pages(connection, name, answer_within=CHECK_ANSWER_WITHIN, ahead=False)) as pages,
             ):
                 previews = (preview_message(message.payload, 0, PreviewRules()) for message in next(pages, []))
                 moments += [found.backlog_expires_at for found in previews if found.backlog_expires_at is not None]
@@ -220,7 +215,7 @@ class _Secondary(PreflightCheck):
 
     def _described(self, names: Sequence[QueueName]) -> Iterator[Finding]:
         try:
-            with closing(secondary_administration(self.pair, timeout=ANSWER_WITHIN)) as administration:
+            with closing(secondary_administration(self.pair, timeout=CHECK_ANSWER_WITHIN)) as administration:
                 found = plan(administration, names)
         except NotAuthorized as error:
             advice = "Without Manage: `syphon check --no-provision`, `syphon run --no-provision`."
@@ -298,7 +293,7 @@ class _Primary(PreflightCheck):
         if not patterns:
             return
         try:
-            with closing(administration_of(self.pair.primary, Via.ADMIN, "", ANSWER_WITHIN)) as administration:
+            with closing(administration_of(self.pair.primary, Via.ADMIN, "", CHECK_ANSWER_WITHIN)) as administration:
                 names = [
                     name for name in administration.entity_names() if never_a_destination(EntityPath.of(name)) is None
                 ]

@@ -21,13 +21,12 @@ from syphon.servicebus import (
     EntityConflict,
     QueueInfo,
 )
+from syphon.time_budget import PROVISION_RETRY_AFTER
 
 from .queues import DOCUMENTED, MARK, BacklogQueueDescription, Difference, QueueName, parse_queue_name
 
 TRIES = 3
 """Attempts for each queue (P5)."""
-PAUSE = 30.0
-"""Seconds between two attempts."""
 
 _log = logging.getLogger(__name__)
 
@@ -259,7 +258,7 @@ def provision(
     *,
     sleep: Callable[[float], None] = time.sleep,
     tries: int = TRIES,
-    pause: float = PAUSE,
+    pause: float = PROVISION_RETRY_AFTER,
     reports: bool = True,
 ) -> Provisioned:
     """Creates the queues that do not exist. Each one is attempted `tries` times; a queue that fails is left out (P5).

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from syphon.model import ExitCode
+from syphon.time_budget import WAIT_SILENTLY
 
 from .output import FindingLine, finding_lines, show_findings, silence_sdk_logs
 from .shared_options import config_option, load_settings
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 AT_ONCE = 16
 """How many checks run concurrently."""
-WAIT_SILENTLY = 3.0
-"""Seconds after which the command says what it is waiting for."""
 
 OPEN_FILE = (
     "warning: {file} contains a key and is readable by every user of this machine. Use ${{file:PATH}} instead, "

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from syphon.model import ExitCode, NotAuthorized, SyphonError, duration, plural, printable
+from syphon.time_budget import SHOWN_WITHIN
 from syphon.worker import DrainOptions
 
 from .output import say, show_table, shown_queues
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
     from syphon.backlog import SelectedQueue
     from syphon.operations import DrainRun, DrainSummary
     from syphon.worker import DrainProgress
-
-
-SHOWS_WITHIN = 900.0
-"""Seconds after which Service Bus shows every message that it has accepted."""
 
 
 @click.command(short_help="Forward the backlog to its destinations, once.")
@@ -185,6 +182,6 @@ def _emptiness(settled_for: float) -> str:
     seen = (
         f"Every queue stayed empty for {duration(settled_for)}." if settled_for else "The queues are empty right now."
     )
-    if settled_for >= SHOWS_WITHIN:
+    if settled_for >= SHOWN_WITHIN:
         return seen
     return f"{seen} Service Bus can show a message up to 15 minutes late; --settle 15m waits for those."

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from syphon.model import ExitCode, printable
+from syphon.time_budget import STATUS_ANSWER_WITHIN
 
 from .shared_options import load_settings
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from syphon.config import Config
 
 TOKEN = "SYPHON_STATUS_TOKEN"  # noqa: S105 - the name of a variable
-TIMEOUT = 10.0
-"""Seconds to wait for an answer."""
 
 
 class WorkerClient(NamedTuple):
@@ -41,7 +40,7 @@ class WorkerClient(NamedTuple):
         data = None if change is None else json.dumps(change).encode()
         request = urllib.request.Request(self.url + path, data, headers)  # noqa: S310 - http and https alone, see below
         try:
-            with _opener().open(request, timeout=TIMEOUT) as answer:
+            with _opener().open(request, timeout=STATUS_ANSWER_WITHIN) as answer:
                 body: bytes = answer.read()
                 return body
         except urllib.error.HTTPError as error:

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from syphon.bounded_connections import Connections
 from syphon.model import Counters
+from syphon.time_budget import LONGEST_HOLD
 
 from .protocol import (
     REPORT_PATH,
@@ -36,8 +37,6 @@ from .protocol import (
 from .slot_control import PauseState, SlotControl, no_progress
 
 LARGEST_REPORT = 16 * 1024 * 1024
-LONGEST_HOLD = 2.0
-"""Seconds for which an answer is held, whatever the slot allows: it must hear from the driver."""
 
 
 class ControlServer(SlotControl):

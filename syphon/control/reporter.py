@@ -11,6 +11,7 @@ from typing import Protocol
 
 from syphon.model import SyphonError
 from syphon.servicebus import RUNTIME, Runtime
+from syphon.time_budget import DRIVER_SILENCE, REPORT_ANSWER_WITHIN, REPORT_EVERY, SHORTEST_REPORT_PAUSE
 
 from .protocol import (
     REPORT_PATH,
@@ -26,13 +27,6 @@ from .protocol import (
 
 NO_ANSWER = (OSError, http.client.HTTPException, ValueError)
 """Raised when a report does not arrive, or its answer is not valid."""
-REPORT_EVERY = 1.0
-SHORTEST_PAUSE = 0.05
-"""Seconds between two reports, at least: a driver with much news must not be flooded."""
-SILENCE = 5.0
-"""Seconds without an answer from the driver after which a slot stops: its work would be on no record."""
-ANSWER_WITHIN = REPORT_EVERY + SILENCE / 2
-"""Seconds for which a slot waits for one answer. The driver may hold it for `REPORT_EVERY`."""
 
 
 class DriverUnreachable(SyphonError):
@@ -60,7 +54,9 @@ class HttpControlClient:
 
     def post(self, report: SlotReport) -> SlotOrder:
         if self._connection is None:
-            self._connection = http.client.HTTPConnection(self._address.host, self._address.port, timeout=ANSWER_WITHIN)
+            self._connection = http.client.HTTPConnection(
+                self._address.host, self._address.port, timeout=REPORT_ANSWER_WITHIN
+            )
         secret, content = self._address.secret, report.model_dump_json().encode()
         signed = signature(secret, Purpose.REPORT, content)
         headers = {SIGNATURE: signed, "Content-Type": "application/json"}
@@ -131,7 +127,7 @@ class Reporter:
         pause = REPORT_EVERY
         while not self._over.wait(pause):
             was_heard = self._exchange(self._hold)
-            pause = SHORTEST_PAUSE if self._hold and was_heard and not self.order.stop else REPORT_EVERY
+            pause = SHORTEST_REPORT_PAUSE if self._hold and was_heard and not self.order.stop else REPORT_EVERY
 
     def _exchange(self, hold: float) -> bool:
         """Sends a report, and keeps the order. Returns whether the driver answered."""
@@ -139,7 +135,7 @@ class Reporter:
             self.order = self._post(hold)
         except NO_ANSWER:
             self._control.close()
-            if self._now() - self._heard_at > SILENCE:
+            if self._now() - self._heard_at > DRIVER_SILENCE:
                 self._on_silence()
             return False
         self._heard_at = self._now()

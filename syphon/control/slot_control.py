@@ -9,13 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, NamedTuple, Protocol
 
 from syphon.model import Counters, QueueKey
+from syphon.time_budget import SLOT_SHARES_FOR
 from syphon.transfer import DEFAULT_SHARE, BatchTrace, Congestion
 
 from .protocol import AttemptKey, HandOver, SlotOrder, SlotReport, Traffic
 from .totals import QueueAttempt, QueueTotals
-
-FRESH = 5.0
-"""Seconds after its last report in which a slot still counts as one that shares the rate of its pair."""
 
 
 class Traced(NamedTuple):
@@ -284,7 +282,7 @@ class SlotControl:
         return [
             (key, report)
             for key, report in self._reports.items()
-            if report.pair == pair and not report.finished and now - self._heard.get(key, 0.0) < FRESH
+            if report.pair == pair and not report.finished and now - self._heard.get(key, 0.0) < SLOT_SHARES_FOR
         ]
 
     def is_repeated(self, report: SlotReport) -> bool:

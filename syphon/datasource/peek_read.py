@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from syphon.config import SideSettings
 from syphon.model import DestinationSilent, DestinationUnreachable, Interrupted, SyphonError
 from syphon.servicebus import FIRST_OF_PARTITION, Connection, Peeked, connected, peek_pages, sequence_bounds
+from syphon.time_budget import PEEK_RETRY_AFTER
 
 from .message_batches import MessageBatches, in_batches
 from .source_options import SourceOptions
@@ -106,8 +107,6 @@ def _micros(value: object) -> int | None:
 
 ATTEMPTS = 4
 """How often in a row a connection may break without a message before a read fails."""
-PAUSE = 1.0
-"""Seconds before a connection is reopened."""
 BROKEN = (Interrupted, DestinationSilent, DestinationUnreachable)
 """What a new connection may repair."""
 T = TypeVar("T")
@@ -157,7 +156,7 @@ def retried(look: Callable[[], T]) -> T:
         try:
             return look()
         except BROKEN:
-            time.sleep(PAUSE)
+            time.sleep(PEEK_RETRY_AFTER)
     return look()
 
 
@@ -213,7 +212,7 @@ def pages_of(side: SideSettings, part: SequenceRange, highest: int) -> Iterator[
             failures += 1
             if failures >= ATTEMPTS:
                 raise
-            time.sleep(PAUSE)
+            time.sleep(PEEK_RETRY_AFTER)
 
 
 def _refuse_partitioned(entity: str, number: int) -> None:

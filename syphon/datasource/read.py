@@ -18,6 +18,7 @@ from syphon.amqp import Timestamp
 from syphon.config import SideSettings
 from syphon.model import SyphonError
 from syphon.servicebus import Connection, MessageState, Peeked, connected, peek_pages, sequence_bounds
+from syphon.time_budget import CLOCK_TOLERANCE, STREAM_CHECK_EVERY, STREAM_CONNECTION_KEPT_FOR, STREAM_POLL_EVERY
 
 from .columns import read_names
 from .message_fields import read_fields
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-TOLERANCE = 900.0
-"""Seconds by which the clocks of the driver and of the service may differ. A restart is detected later by as much."""
 _DEAD_LETTERS = "/$deadletterqueue"
 
 
@@ -77,7 +76,7 @@ def _refuse_later(message: Peeked, entity: str, last: int, seen_at: float) -> No
     enqueued = fields.annotations.get("x-opt-enqueued-time")
     if message.state is not MessageState.ACTIVE or type(enqueued) is not Timestamp:
         return  # a scheduled message may have the time at which it is due
-    if enqueued / 1000 > seen_at + TOLERANCE:
+    if enqueued / 1000 > seen_at + CLOCK_TOLERANCE:
         raise NumbersRestarted(
             f"'{entity}' was deleted and created again: its message {message.sequence_number} was enqueued at "
             f"{_text(enqueued / 1000)}, but the stream had seen number {last} by {_text(seen_at)}. With this "
@@ -88,14 +87,6 @@ def _refuse_later(message: Peeked, entity: str, last: int, seen_at: float) -> No
 def _text(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
-
-POLL_EVERY = 1.0
-"""Seconds between two polls of entities that had no new messages. Spark asks a hundred times per second."""
-KEPT_FOR = 30.0
-"""Seconds for which a connection is kept that was not used: nothing answers its heartbeats meanwhile."""
-
-CHECK_EVERY = 600.0
-"""Seconds between checks that an entity's numbers have not begun again at 1. The first is at the stream's start."""
 
 Offsets = dict[str, int]
 """The last number of each entity by its name; and by `seen_key` when it was seen, in seconds since 1970."""
@@ -148,7 +139,7 @@ class NewMessages:
                 offsets[entity] = last if share is None else min(last, first + share - 1)
                 offsets[seen_key(entity)] = int(self._date())
         if all(offsets[entity] == start.get(entity, 0) for entity in entities):
-            self._quiet_until = self._now() + POLL_EVERY
+            self._quiet_until = self._now() + STREAM_POLL_EVERY
         return offsets
 
     def stop_at_present(self) -> None:
@@ -165,7 +156,7 @@ class NewMessages:
         if not last or seen_at is None or self._now() < self._check_at.get(entity, 0.0):
             return
         self._connection.use(lambda connection: refuse_restarted(connection, entity, last, seen_at))
-        self._check_at[entity] = self._now() + CHECK_EVERY
+        self._check_at[entity] = self._now() + STREAM_CHECK_EVERY
 
     def _bounds(self, entity: str, after: int) -> tuple[int, int] | None:
         if self._target is not None and after >= self._target[entity]:
@@ -200,7 +191,7 @@ class _KeptConnection:
 
     def use(self, look: Callable[[Connection], T]) -> T:
         """Call `look` with the kept connection, and again with a new one if that is broken."""
-        if self._connection is not None and self._now() < self._used_at + KEPT_FOR:
+        if self._connection is not None and self._now() < self._used_at + STREAM_CONNECTION_KEPT_FOR:
             try:
                 return self._looked(look, self._connection)
             except BROKEN:

@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import uuid4
 
+from syphon.time_budget import MERGE_LONGEST_WAIT
+
 from .files import LedgerFiles, cause
 from .parquet import LARGEST, joined
 
@@ -33,7 +35,6 @@ MERGED = "merged-"
 SMALL = LARGEST // 4
 """Bytes of a file that is worth merging."""
 MOST_FILES = 100
-LONGEST_WAIT = 600.0
 
 
 class StoredFile(NamedTuple):
@@ -54,7 +55,7 @@ class _Group:
 
     def is_due(self, now: float) -> bool:
         size = sum(file.size for file in self.files)
-        return len(self.files) >= MOST_FILES or size >= LARGEST or now - self.since >= LONGEST_WAIT
+        return len(self.files) >= MOST_FILES or size >= LARGEST or now - self.since >= MERGE_LONGEST_WAIT
 
 
 class Merger:

@@ -23,6 +23,14 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from syphon.model import Counters, plural
+from syphon.time_budget import (
+    LEDGER_KEEP_ALIVE_EVERY,
+    LEDGER_RETRY_AFTER,
+    LEDGER_STALLED_AFTER,
+    LEDGER_TICK,
+    MERGE_NEEDS,
+    RECORD_WITHIN,
+)
 
 from .merge import Merger, StoredFile
 from .parquet import files_by_day
@@ -84,20 +92,8 @@ log = logging.getLogger(__name__)
 
 MOST_WAITING = 256 * 1024 * 1024
 """Bytes of rows that wait to be written, about eight million transfers. With more, the next job waits."""
-OPEN_WITHIN = 5.0
-"""Seconds that a job waits for its record at most: no transfer waits for a network drive that hangs."""
-RETRY_AFTER = 5.0
-"""Seconds after which rows that could not be written are retried."""
-STALLED = 30.0
-"""Seconds without a written file after which the ledger counts as unwritable."""
-MERGE_NEEDS = 2.0
-"""Seconds that must remain for the last merge, which only makes reading quicker."""
-KEEP_ALIVE = 20.0
-"""Seconds between two refreshes of the records of jobs still queued for writing, so that a report does not count them
-as lost."""
 KEPT_ALIVE = 5
 """Records refreshed at a time: with thousands of them, nothing else would be written."""
-TICK = 0.5
 
 
 class LedgerWriter:
@@ -146,12 +142,12 @@ class LedgerWriter:
                 running.opened.set()
                 return
         threading.Thread(target=self._open, args=(running,), name="open a job", daemon=True).start()
-        if running.opened.wait(OPEN_WITHIN):
+        if running.opened.wait(RECORD_WITHIN):
             return
         with self._changed:
             if not running.opened.is_set():
                 self._late.add(job.job)
-                self._set_error(self._no_answer(OPEN_WITHIN))
+                self._set_error(self._no_answer(RECORD_WITHIN))
                 self._changed.notify_all()
 
     def _open(self, running: RunningJob) -> None:
@@ -186,9 +182,9 @@ class LedgerWriter:
             self._waiting.append(ClosingJob(job, list(files), attempts, self._now(), opened))
             self._changed.notify_all()
             steps = self._steps
-            while not self._changed.wait_for(self._has_room, STALLED):
+            while not self._changed.wait_for(self._has_room, LEDGER_STALLED_AFTER):
                 if self._steps == steps:
-                    self._set_error(self._no_answer(STALLED))
+                    self._set_error(self._no_answer(LEDGER_STALLED_AFTER))
                 steps = self._steps
 
     def catch_up(self) -> None:
@@ -211,13 +207,13 @@ class LedgerWriter:
             now = self._now()
             if self._steps != steps:
                 steps, moved_at = self._steps, now
-            left = moved_at + STALLED - now if within is None else started + within - now
+            left = moved_at + LEDGER_STALLED_AFTER - now if within is None else started + within - now
             if left <= 0:
                 break
             if say is not None and (line := self._waiting_line()) != said:
                 say(line)
                 said = line
-            self._thread.join(min(TICK, left))
+            self._thread.join(min(LEDGER_TICK, left))
         return self._is_complete()
 
     def _waiting_line(self) -> str:
@@ -257,7 +253,7 @@ class LedgerWriter:
                 self._remove(closing)
             elif closing is not None:
                 closing.failed = True
-                self._wait(RETRY_AFTER)
+                self._wait(LEDGER_RETRY_AFTER)
             self._try(self._write_progress)
             self._keep_alive()
             self._try(self._merge)
@@ -269,7 +265,7 @@ class LedgerWriter:
         """The oldest job that can be closed. A job whose record hangs is the last: it must not block the others."""
         with self._changed:
             if not self._waiting and not self._ending:
-                self._changed.wait(TICK)
+                self._changed.wait(LEDGER_TICK)
             return min(self._waiting, key=lambda closing: closing.is_being_opened, default=None)
 
     def _all_waiting(self) -> list[ClosingJob]:
@@ -302,7 +298,7 @@ class LedgerWriter:
             self._keep_alive()
             self._make_jobs_known()
         if closing.is_being_opened:
-            raise LedgerUnwritable(self._no_answer(OPEN_WITHIN))
+            raise LedgerUnwritable(self._no_answer(RECORD_WITHIN))
         if not closing.given_up:
             self._ledger.close_job(closing.job)
 
@@ -327,7 +323,7 @@ class LedgerWriter:
             missing = [each for each in self._running.values() if each.opened.is_set() and not each.on_record]
         for running in missing:
             if not self._try(partial(self._put_record, running)):
-                self._records_from = self._now() + RETRY_AFTER
+                self._records_from = self._now() + LEDGER_RETRY_AFTER
                 return
             self._records_from = None
             self._recover()
@@ -370,7 +366,9 @@ class LedgerWriter:
 
     def _keep_alive(self) -> None:
         """Lets the report know that jobs which wait for a long time are not lost."""
-        overdue = [closing for closing in self._all_waiting() if self._now() - closing.heard_at >= KEEP_ALIVE]
+        overdue = [
+            closing for closing in self._all_waiting() if self._now() - closing.heard_at >= LEDGER_KEEP_ALIVE_EVERY
+        ]
         for closing in sorted(overdue, key=lambda closing: closing.heard_at)[:KEPT_ALIVE]:
             closing.heard_at = self._now()
             self._try(partial(self._ledger.put_progress, closing.job, _wall_clock(), closing.counted))

@@ -33,6 +33,7 @@ from syphon.model import (
 )
 from syphon.servicebus import NamespaceTier, administration_of, connected, largest_accepted
 from syphon.spark import spark_session
+from syphon.time_budget import TIER_WITHIN
 from syphon.worker import DrainOptions
 
 from .drain_run import DryRunCall, queues_to_drain
@@ -49,8 +50,6 @@ PREMIUM_BYTES = 4_000_000.0
 """Bytes per second that one messaging unit of a Premium namespace accepts, about."""
 FULL_SPEED = 5_000.0
 """Messages per second that a drain with two slots reaches without throttling, about (docs/performance.md)."""
-TIER_WITHIN = 10.0
-"""Timeout in seconds for reading the tier of the primary."""
 MOST_TRIED = 200
 """Destinations that are checked: a backlog with more is rare, and each check costs a round trip."""
 

@@ -22,6 +22,7 @@ from azure.servicebus.exceptions import OperationTimeoutError
 from syphon.backlog import Provisioned
 from syphon.model import Faulted
 from syphon.servicebus import ConnectionDetails, connection_details
+from syphon.time_budget import CLOSE_WITHIN
 
 from .aio_links import AioSenderLink, close_sender
 from .base import PairedClientBase, PairedSenderBase, check_timeout, embedded_syphon, left_after_waiting
@@ -32,7 +33,6 @@ from .error_classes import SenderClosed
 from .pair_options import PairOptions
 from .pairing import NamespaceClient, administration_details, blocking_details, find_fault, set_up, sync_client
 from .send_flow import Delay, FlowStep, SendPing, Steps, UsePrimary, watch_entity
-from .sender_links import CLOSE_WITHIN
 
 if TYPE_CHECKING:
     from .embedded import EmbeddedSyphon

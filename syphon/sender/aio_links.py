@@ -13,8 +13,9 @@ from azure.servicebus.aio import ServiceBusSender
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from syphon.servicebus import message_limit
+from syphon.time_budget import CLOSE_WITHIN
 
-from .sender_links import CLOSE_WITHIN, SenderLinkState
+from .sender_links import SenderLinkState
 
 AioAction: TypeAlias = Callable[[ServiceBusSender, float], Awaitable[Any]]
 

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
 from syphon.model import Faulted, SyphonError
 from syphon.servicebus import CloseWatch, Namespace, NamespaceStatus, Pair, SideFault, explain, watch_close
+from syphon.time_budget import COUPLING_RETRY_AFTER
 
 if TYPE_CHECKING:
     from .embedded import EmbeddedSyphon
 
 Side: TypeAlias = Literal["primary", "secondary"]
 
-CHECK_PAUSE = 5.0
-"""Seconds between two checks of a namespace that refuses senders."""
 
 FindFault = Callable[[Side, str], Faulted | None]
 """Opens a connection, and returns why the namespace cannot be used any more; None if it can, or is unavailable."""
@@ -149,7 +148,7 @@ class PairCoupling:
         with self._lock:
             if namespace.has_ended or self._now() < self._next_check.get(side, self._now()):
                 return
-            self._next_check[side] = self._now() + CHECK_PAUSE
+            self._next_check[side] = self._now() + COUPLING_RETRY_AFTER
         check = partial(self._check, side, path)
         threading.Thread(target=check, name=f"check {namespace.name}", daemon=True).start()
 

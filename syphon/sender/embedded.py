@@ -19,15 +19,12 @@ from azure.servicebus import ServiceBusClient
 
 from syphon.backlog import QueueName
 from syphon.model import EntityPath, Faulted, Outcome, Result, SyphonError
-from syphon.servicebus import HANDSHAKE_WITHIN, NOTICING_PAUSE, Connection, Namespace, Pair, SideFault
+from syphon.servicebus import Connection, Namespace, Pair, SideFault
+from syphon.time_budget import EMBEDDED_REST, EMBEDDED_TURN, HANDSHAKE_WITHIN, NOTICING_PAUSE
 from syphon.transfer import MOST_QUEUES, BackoffGate, Ended, Listener, Pump, PumpOptions
 
 log = logging.getLogger(__name__)
 
-TURN = 0.2
-"""Seconds between checks of the listener while no queue has messages."""
-REST = 5.0
-"""Seconds of rest after a queue could not be received from."""
 OPTIONS = PumpOptions(quiet=1.0, lease=None, linger=2.0, grace=4.0)
 
 
@@ -117,7 +114,7 @@ class EmbeddedSyphon:
     def _turn(self) -> None:
         self._arm_troubled()
         try:
-            name = self._waiting.get(timeout=TURN)
+            name = self._waiting.get(timeout=EMBEDDED_TURN)
         except queue.Empty:
             return
         self._move(name)
@@ -167,8 +164,8 @@ class EmbeddedSyphon:
         for name in ended:
             served, received_before = pump.queues[name], self._served.pop(name)
             if served.error is not None:
-                log.warning("Cannot receive from %s: %s Retrying in %g s", name, served.error, REST)
-                self._troubled[name] = time.monotonic() + REST
+                log.warning("Cannot receive from %s: %s Retrying in %g s", name, served.error, EMBEDDED_REST)
+                self._troubled[name] = time.monotonic() + EMBEDDED_REST
                 continue
             if served.ended is Ended.PRIMARY_UNREACHABLE:
                 self._listener.missed_primary()

@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from enum import Enum, auto
 
-from .events import Change, EntityFailedOver, EntityPinged, EntityReturned
+from syphon.time_budget import BUSY_PAUSE
 
-BUSY_PAUSE = 10.0
-"""Seconds during which no sender sends to a busy entity (S5)."""
+from .events import Change, EntityFailedOver, EntityPinged, EntityReturned
 
 
 class EntityState(Enum):

@@ -8,16 +8,14 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from syphon.backlog import QueueName
+from syphon.time_budget import BUSY_PAUSE, OUT_FOR
 
-from .entity_state import BUSY_PAUSE, EntityState, PrimaryEntity
+from .entity_state import EntityState, PrimaryEntity
 from .error_classes import FailureClass, classify
 from .events import Change, EntityFailedOver, EntityPinged, QueueTakenBack, QueueTakenOut, SenderMetrics, SideEnded
 from .pair_options import PairOptions, seconds
 
 log = logging.getLogger(__name__)
-
-OUT_FOR = 60.0
-"""Seconds for which a backlog queue that failed is out of rotation."""
 
 
 class BacklogQueuePool:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeAlias
 
-from .events import Change
+from syphon.time_budget import PARTITIONED_TIMEOUT
 
-LEAST_TIMEOUT = 15.0
-"""Seconds that an operation on a partitioned entity needs at least (S8)."""
+from .events import Change
 
 _MINUTE = timedelta(minutes=1)
 _MOST_QUEUES = 10_000
@@ -75,10 +74,10 @@ class PairOptions:
             if duration is None or not least <= seconds(duration) <= most:
                 yield f"{name} is {_shown(value)}: it may be {least} to {most} seconds, as a number or a timedelta"
         timeout = _duration(self.operation_timeout)
-        if timeout is not None and 1 <= seconds(timeout) < LEAST_TIMEOUT and not self.allow_short_timeouts:
+        if timeout is not None and 1 <= seconds(timeout) < PARTITIONED_TIMEOUT and not self.allow_short_timeouts:
             yield (
                 f"operation_timeout is {_shown(self.operation_timeout)}: a partitioned entity may need "
-                f"{LEAST_TIMEOUT:g} seconds; set it to that or more, or set allow_short_timeouts"
+                f"{PARTITIONED_TIMEOUT:g} seconds; set it to that or more, or set allow_short_timeouts"
             )
         for name in ("enable_syphon", "allow_short_timeouts"):
             if not isinstance(getattr(self, name), bool):

@@ -51,14 +51,12 @@ from syphon.servicebus import (
     connection_details,
     try_sender,
 )
+from syphon.time_budget import PAIRING_ANSWER_WITHIN, PARTITIONED_TIMEOUT
 
-from .pair_options import LEAST_TIMEOUT, BadOptions, PairOptions
+from .pair_options import BadOptions, PairOptions
 
 log = logging.getLogger(__name__)
 
-ANSWER_WITHIN = 15.0
-"""Seconds that a namespace gets to open a connection and accept our credentials. It may be unavailable: that is what a
-pair is for."""
 TOKEN_SCOPE = "https://servicebus.azure.net/.default"  # noqa: S105  not a token, but what to ask for one
 
 
@@ -147,7 +145,7 @@ class BlockingCredential:
             token: AccessToken = await self._credential.get_token(*scopes, **options)
             return token
 
-        return asyncio.run_coroutine_threadsafe(ask(), self._loop).result(ANSWER_WITHIN)
+        return asyncio.run_coroutine_threadsafe(ask(), self._loop).result(PAIRING_ANSWER_WITHIN)
 
 
 def _check_credentials(client: ServiceBusClient, details: ConnectionDetails) -> None:
@@ -163,7 +161,7 @@ def _check_credentials(client: ServiceBusClient, details: ConnectionDetails) -> 
             if details.connection_string() is None:
                 _fetch_token(details)
             else:
-                Connection(client, "", ANSWER_WITHIN).close()
+                Connection(client, "", PAIRING_ANSWER_WITHIN).close()
         except Exception as error:
             outcome.append(error)
         else:
@@ -172,8 +170,8 @@ def _check_credentials(client: ServiceBusClient, details: ConnectionDetails) -> 
     # In its own thread: the SDK waits forever for a host that accepts a connection and then stays silent.
     asking = threading.Thread(target=ask, name=f"check {details.host}", daemon=True)
     asking.start()
-    asking.join(ANSWER_WITHIN)
-    error = outcome[0] if outcome else TimeoutError(f"no answer within {ANSWER_WITHIN:.0f} s")
+    asking.join(PAIRING_ANSWER_WITHIN)
+    error = outcome[0] if outcome else TimeoutError(f"no answer within {PAIRING_ANSWER_WITHIN:.0f} s")
     if isinstance(error, Faulted):
         raise error
     if error is not None:
@@ -188,7 +186,7 @@ def find_fault(client: ServiceBusClient, entity: str) -> Faulted | None:
     """
     has_key = connection_details(client).connection_string() is not None
     try:
-        Connection(client, "" if has_key else entity, ANSWER_WITHIN).close()
+        Connection(client, "" if has_key else entity, PAIRING_ANSWER_WITHIN).close()
     except Faulted as error:
         return error
     except Exception as error:
@@ -302,7 +300,7 @@ def _warn_of_merging(secondary: ConnectionDetails, names: Sequence[QueueName]) -
 
 
 def _missing(secondary: ServiceBusClient, names: Sequence[QueueName]) -> Iterator[QueueName]:
-    connection = Connection(secondary, names[0], ANSWER_WITHIN)
+    connection = Connection(secondary, names[0], PAIRING_ANSWER_WITHIN)
     try:
         for name in names:
             error = try_sender(connection, name)
@@ -333,8 +331,8 @@ def warn_if_partitioned(primary: ConnectionDetails, path: str, operation_timeout
                 "operation_timeout to that or more, or some sends fail that would have succeeded.",
                 path,
                 operation_timeout,
-                LEAST_TIMEOUT,
+                PARTITIONED_TIMEOUT,
             )
 
-    if operation_timeout < LEAST_TIMEOUT:
+    if operation_timeout < PARTITIONED_TIMEOUT:
         threading.Thread(target=check, name=f"check {path}", daemon=True).start()

@@ -19,9 +19,6 @@ from .error_classes import FailureClass, classify
 T = TypeVar("T")
 SdkSenderT = TypeVar("SdkSenderT")
 
-CLOSE_WITHIN = 5.0
-"""Seconds that a send in flight gets to finish when its sender is closed, and seconds that closing a link may take."""
-
 
 class SenderLinkState(Generic[SdkSenderT]):
     """The state of a link, the same for the sync API and the asyncio API."""

@@ -16,6 +16,7 @@ from azure.servicebus.exceptions import OperationTimeoutError
 from syphon.backlog import Provisioned
 from syphon.model import Faulted
 from syphon.servicebus import ConnectionDetails, connection_details
+from syphon.time_budget import CLOSE_WITHIN
 
 from .base import PairedClientBase, PairedSenderBase, check_timeout, embedded_syphon, left_after_waiting
 from .calls import CancelMessages, CreateBatch, ScheduleMessages, SenderCall, SendMessages, ping_message
@@ -25,7 +26,7 @@ from .error_classes import SenderClosed
 from .pair_options import PairOptions
 from .pairing import NamespaceClient, administration_details, find_fault, set_up
 from .send_flow import Delay, FlowStep, SendPing, Steps, UsePrimary, watch_entity
-from .sender_links import CLOSE_WITHIN, SenderLink, close_quietly
+from .sender_links import SenderLink, close_quietly
 
 if TYPE_CHECKING:
     from .embedded import EmbeddedSyphon

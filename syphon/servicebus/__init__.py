@@ -1,7 +1,6 @@
 """Service Bus over the network: connections, raw senders and receivers, administration, and pairs of namespaces."""
 
 from .administration import (
-    OPERATION_TIMEOUT,
     Administration,
     AdministrationFailed,
     AdministrationUnavailable,
@@ -11,15 +10,7 @@ from .administration import (
     QueueCounts,
     QueueInfo,
 )
-from .connection import (
-    HANDSHAKE_WITHIN,
-    NOTICING_PAUSE,
-    Backoff,
-    Connection,
-    largest_accepted,
-    try_receiver,
-    try_sender,
-)
+from .connection import Backoff, Connection, largest_accepted, try_receiver, try_sender
 from .data_plane_administration import DataPlaneAdministration
 from .factory import administration_of, client_of, connected, namespace_of
 from .links import (
@@ -72,15 +63,12 @@ __all__ = [
     "EntityConflict",
     "Connection",
     "FIRST_OF_PARTITION",
-    "HANDSHAKE_WITHIN",
-    "NOTICING_PAUSE",
     "PING_TYPE",
     "DataPlaneAdministration",
     "DeferredReceiver",
     "LinkState",
     "MessageState",
     "Namespace",
-    "OPERATION_TIMEOUT",
     "Pair",
     "Peeked",
     "Peeker",

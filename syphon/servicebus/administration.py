@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from syphon.model import SyphonError
-
-OPERATION_TIMEOUT: Final = 60.0
-"""How long an answer may take, in seconds."""
 
 
 class NewQueue(Protocol):

@@ -14,9 +14,9 @@ from azure.core.exceptions import HttpResponseError
 from azure.mgmt.servicebus import ServiceBusManagementClient
 
 from syphon.model import NamespaceGone, NotAuthorized, SyphonError, is_this_machine
+from syphon.time_budget import ADMINISTRATION_TIMEOUT
 
 from .administration import (
-    OPERATION_TIMEOUT,
     Administration,
     DuplicateDetection,
     NamespaceTier,
@@ -56,7 +56,7 @@ class ArmAdministration(Administration):
         credential: TokenCredential,
         *,
         base_url: str | None = None,
-        timeout: float = OPERATION_TIMEOUT,
+        timeout: float = ADMINISTRATION_TIMEOUT,
         ca_file: str | None = None,
         proxy: HttpProxy | None = None,
     ) -> None:

@@ -12,24 +12,19 @@ from typing import Any
 from azure.servicebus import ServiceBusClient
 
 from syphon.model import DestinationSilent, RetryPolicy, SyphonError
+from syphon.time_budget import (
+    ATTACH_WITHIN,
+    FIRST_RECONNECT_PAUSE,
+    LONGEST_RECONNECT_PAUSE,
+    OPEN_WITHIN,
+    STABLE_AFTER,
+)
 
 from .cbs_tokens import Tokens
 from .links import LinkState, RawLink, RawReceiver, RawSender
 from .runtime import wait_for_traffic
 from .sdk_internals import open_socket
 from .wire import Wire
-
-OPEN_WITHIN = 30.0
-HANDSHAKE_WITHIN = 2.5
-"""Seconds for each answer of the peer until AMQP is open, where the end of an outage must be noticed soon. A peer that
-works answers in milliseconds; one that accepts connections and is silent would hold up the next one for OPEN_WITHIN."""
-ATTACH_WITHIN = 15.0
-STABLE_AFTER = 10.0
-"""Seconds. A link or connection that was open for this long has worked."""
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 120.0
-NOTICING_PAUSE = 2.5
-"""The longest pause where the end of an outage must be noticed within five seconds (D16). The other seconds are for the
-opening itself and for two turns of the listener, on a machine that is busy."""
 
 
 class Connection:
@@ -78,8 +73,8 @@ class Backoff:
     times per second.
     """
 
-    def __init__(self, longest: float = LONGEST_PAUSE) -> None:
-        self._policy = RetryPolicy(first=FIRST_PAUSE, longest=longest)
+    def __init__(self, longest: float = LONGEST_RECONNECT_PAUSE) -> None:
+        self._policy = RetryPolicy(first=FIRST_RECONNECT_PAUSE, longest=longest)
         self._failures = 0
 
     def reset(self) -> None:

@@ -12,9 +12,9 @@ from azure.core.exceptions import ResourceNotFoundError
 from azure.servicebus.management import QueueProperties, ServiceBusAdministrationClient, TopicProperties
 
 from syphon.model import SyphonError
+from syphon.time_budget import ADMINISTRATION_TIMEOUT
 
 from .administration import (
-    OPERATION_TIMEOUT,
     Administration,
     DuplicateDetection,
     NamespaceTier,
@@ -58,7 +58,7 @@ class DataPlaneAdministration(Administration):
         cls,
         connection_string: str,
         *,
-        timeout: float = OPERATION_TIMEOUT,
+        timeout: float = ADMINISTRATION_TIMEOUT,
         ca_file: str | None = None,
         proxy: HttpProxy | None = None,
     ) -> Self:
@@ -86,7 +86,7 @@ class DataPlaneAdministration(Administration):
         host: str,
         credential: TokenCredential,
         *,
-        timeout: float = OPERATION_TIMEOUT,
+        timeout: float = ADMINISTRATION_TIMEOUT,
         ca_file: str | None = None,
         proxy: HttpProxy | None = None,
     ) -> Self:

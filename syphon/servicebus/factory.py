@@ -12,9 +12,10 @@ from azure.servicebus import ServiceBusClient, TransportType
 
 from syphon.config import Credential, SideSettings, Transport, Via
 from syphon.model import ConnectionString, NotAuthorized
+from syphon.time_budget import ADMINISTRATION_TIMEOUT, HANDSHAKE_WITHIN, LONGEST_RECONNECT_PAUSE, NOTICING_PAUSE
 
-from .administration import OPERATION_TIMEOUT, Administration
-from .connection import HANDSHAKE_WITHIN, LONGEST_PAUSE, NOTICING_PAUSE, Connection
+from .administration import Administration
+from .connection import Connection
 from .namespace import Namespace
 from .proxy import HttpProxy
 from .sdk_contract import check_contract
@@ -95,7 +96,7 @@ def namespace_of(
         # The key was rotated while we came with the old one.
         return Connection(clients.current(), entity, handshake_within=handshake, credential=clients.credential)
 
-    longest_pause = NOTICING_PAUSE if notices_return else LONGEST_PAUSE
+    longest_pause = NOTICING_PAUSE if notices_return else LONGEST_RECONNECT_PAUSE
     return Namespace(side.host, connect, now, clients.close, longest_pause)
 
 
@@ -125,7 +126,9 @@ class _Clients:
             client.close()
 
 
-def administration_of(side: SideSettings, via: Via, name: str, timeout: float = OPERATION_TIMEOUT) -> Administration:
+def administration_of(
+    side: SideSettings, via: Via, name: str, timeout: float = ADMINISTRATION_TIMEOUT
+) -> Administration:
     """The namespace's administration: the data plane, or Resource Manager, where `name` is the resource's name."""
     if via is Via.ARM:
         from .arm_administration import ArmAdministration

@@ -16,16 +16,9 @@ from enum import StrEnum
 from functools import partial
 
 from syphon.model import DestinationUnreachable, Faulted, Interrupted, SyphonError, Waits
+from syphon.time_budget import GIVE_UP_OPENING_AFTER, LONGEST_RECONNECT_PAUSE, REACHED_ELSEWHERE_FOR
 
-from .connection import LONGEST_PAUSE, OPEN_WITHIN, Backoff, Connection
-
-HEARSAY = 5.0
-"""Seconds for which a namespace counts as reachable after another connection has reached it. Slots report once
-per second."""
-
-GIVE_UP_AFTER = 2 * OPEN_WITHIN
-"""Hard limit on one connection attempt, including its one retry. The attempt has its own timeout, but a proxy that
-trickles its response evades it."""
+from .connection import Backoff, Connection
 
 
 class NamespaceStatus(StrEnum):
@@ -105,7 +98,7 @@ class Namespace(Lifecycle):
         connect: Callable[[], Connection],
         now: Callable[[], float] = time.monotonic,
         close_client: Callable[[], None] = _nothing,
-        longest_pause: float = LONGEST_PAUSE,
+        longest_pause: float = LONGEST_RECONNECT_PAUSE,
         begin: Callable[[Callable[[], None], str], None] = _in_a_thread,
     ) -> None:
         """Attempts begin at most `longest_pause` seconds apart, unless the service requests more or one takes longer.
@@ -155,7 +148,7 @@ class Namespace(Lifecycle):
             raise self.reason or NamespaceClosed(f"{self.name} was closed; open it again.")
         self._take_told()
         self._notice_break()
-        if self._opening and self.now() >= self._tried_at + GIVE_UP_AFTER:
+        if self._opening and self.now() >= self._tried_at + GIVE_UP_OPENING_AFTER:
             self._give_up_opening()
         if self._connection is None and not self._opening:
             self._take_opened()
@@ -195,7 +188,7 @@ class Namespace(Lifecycle):
         with self._lock:
             if self._opening:  # it may have come to its end just now
                 self._tries += 1
-                self._opened = DestinationUnreachable(f"{self.name}: not opened within {GIVE_UP_AFTER:g} s.")
+                self._opened = DestinationUnreachable(f"{self.name}: not opened within {GIVE_UP_OPENING_AFTER:g} s.")
                 self._opening = False
 
     def _open(self, number: int) -> None:
@@ -242,7 +235,7 @@ class Namespace(Lifecycle):
     @property
     def _is_reached_elsewhere(self) -> bool:
         reached_at = self._reached_at
-        return reached_at is not None and self.now() < reached_at + HEARSAY
+        return reached_at is not None and self.now() < reached_at + REACHED_ELSEWHERE_FOR
 
     @property
     def is_connected(self) -> bool:

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from syphon.model import Faulted, NotAuthorized, SyphonError
+from syphon.time_budget import OTHER_SIDE_ENDS_WITHIN
 
 from .namespace import Namespace, NamespaceStatus
-
-GRACE = 5.0
-"""Seconds that the other side has to end."""
 
 
 class PartnerEnded(Faulted):
@@ -86,7 +84,7 @@ class Pair:
     def deadline(self) -> float | None:
         """When the five seconds end, if one side has ended and the other has not."""
         ended = [side for side in self.sides if side.has_ended]
-        return ended[0].since + GRACE if len(ended) == 1 else None
+        return ended[0].since + OTHER_SIDE_ENDS_WITHIN if len(ended) == 1 else None
 
     def check(self) -> None:
         """Applies the five-second rule."""
@@ -98,7 +96,8 @@ class Pair:
                 why = f": {partner.reason}" if partner.reason is not None else ""
                 side.fault(
                     PartnerEnded(
-                        f"{side.name} was still {side.status} {GRACE:g} seconds after its partner {partner.name} "
+                        f"{side.name} was still {side.status} {OTHER_SIDE_ENDS_WITHIN:g} seconds "
+                        f"after its partner {partner.name} "
                         f"had {partner.status}{why}. A pair ends together; open both again."
                     )
                 )

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from syphon.amqp import Int, Long, Malformed, Map, Section, UInt, Value, decode, split
 from syphon.amqp.section_edit import extract, keys
 from syphon.model import DestinationBusy, DestinationSilent, SyphonError, from_condition
+from syphon.time_budget import PAGE_WITHIN, PEEK_TURN
 
 from .connection import Connection
 from .management_node import ManagementLinks, ManagementReply, RequestLink
@@ -32,9 +33,6 @@ FIRST_PAGE = 32
 """The first page is small, because the size of the messages is not known yet."""
 PAGE_BYTES = 1024 * 1024
 """The approximate size of a page."""
-PAGE_WITHIN = 30.0
-"""Seconds for the answer to a request."""
-TURN = 0.2
 FIRST_OF_PARTITION = 1 << 48
 """From here on a sequence number has the partition of a partitioned entity in its upper 16 bits."""
 _SEQUENCE, _STATE = "x-opt-sequence-number", "x-opt-message-state"
@@ -314,7 +312,7 @@ def _turn(peeker: Peeker) -> None:
     connection = peeker.connection
     if connection.wire.failure is not None:
         raise connection.wire.failure
-    connection.wait(TURN)
+    connection.wait(PEEK_TURN)
     connection.read()
     connection.tick()
 

@@ -32,6 +32,7 @@ from syphon.model import (
     NotAuthorized,
     SyphonError,
 )
+from syphon.time_budget import IDLE_TIMEOUT, SDK_WAIT, WEBSOCKET_ANSWER_WITHIN
 
 from .proxy import HttpProxy
 
@@ -109,13 +110,6 @@ class Watchdog(threading.Thread):
 
 EMULATOR_PORT = 5672
 """The SDK's port for a local emulator whose connection string names none. Our emulator speaks HTTP there too."""
-IDLE_TIMEOUT = 60
-"""The peer must send something within this many seconds, at least a heartbeat. By default the SDK requests none."""
-WEBSOCKET_ANSWER_WITHIN = 10.0
-"""Seconds for each answer until a WebSocket is open: of the proxy, of TLS and of the service. The SDK has one second,
-which is short for a tunnel through a proxy."""
-SDK_WAIT = 0.2
-"""Seconds that the SDK waits for a frame: it does that twice in an opening, whether or not one comes."""
 
 
 class WebSocketsNotInstalled(Faulted):

@@ -34,15 +34,12 @@ from syphon.amqp.frames import (
     read_performative,
 )
 from syphon.model import Interrupted, SyphonError, Waits, connection_ended, link_ended
+from syphon.time_budget import LATEST_ANSWER, WIRE_SILENCE
 
 from .frame_socket import FrameSocket
 from .sdk_internals import OpenSocket
 
 WINDOW = 65_535
-SILENCE = 60.0
-"""Seconds without a byte after which a connection that owes us an answer counts as dead."""
-LATEST_ANSWER = 120.0
-"""Seconds that an answer may take on a connection that is alive. An owner with less time closes the link earlier."""
 
 # --- the usual frames ------------------------------------------------------------------------------------------------
 #
@@ -164,8 +161,8 @@ class Wire(FrameSocket):
         if self._idle_timeout and now - self._wrote_at > self._idle_timeout / 3:
             self.write(EMPTY_FRAME)
         owed = [since for link in self._links.values() if (since := link.awaits_answer_since()) is not None]
-        if owed and now - max(min(owed), self._heard_at) > SILENCE:
-            self.fail(Interrupted(f"{self.name} has not answered for {SILENCE:.0f} seconds."))
+        if owed and now - max(min(owed), self._heard_at) > WIRE_SILENCE:
+            self.fail(Interrupted(f"{self.name} has not answered for {WIRE_SILENCE:.0f} seconds."))
         elif owed and now - min(owed) > LATEST_ANSWER:
             self.fail(Interrupted(f"{self.name} is alive but has not answered for {LATEST_ANSWER:.0f} seconds."))
         elif now - self._heard_at > 2 * self._heartbeat:

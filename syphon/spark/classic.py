@@ -25,11 +25,12 @@ from typing import IO, TYPE_CHECKING, Any
 from syphon.config import PipelineSettings
 from syphon.control import Ending
 from syphon.model import SyphonError
+from syphon.time_budget import JVM_IS_GONE_WITHIN
 
 from . import jvm_archive
 from .java import java_environment
 from .security import PRIVATE, SAFE_PATH, private_folders
-from .session_access import JVM_IS_GONE_WITHIN, ControlHost, SparkLost, SparkWatch, cores_of, package_zip
+from .session_access import ControlHost, SparkLost, SparkWatch, cores_of, package_zip
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

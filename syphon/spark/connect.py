@@ -24,27 +24,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from syphon.config import PipelineSettings
 from syphon.control import Ending
 from syphon.model import Extra, is_this_machine
+from syphon.time_budget import (
+    CONNECT_ANSWER_LATE,
+    CONNECT_ASK_EVERY,
+    CONNECT_SILENT_AFTER,
+    JVM_IS_GONE_WITHIN,
+    SPARK_CHECK_EVERY,
+)
 
 from .classic import SparkNotStarted
-from .session_access import (
-    CHECK_EVERY,
-    JVM_IS_GONE_WITHIN,
-    ControlHost,
-    SparkLost,
-    SparkWatch,
-    package_zip,
-    shown_master,
-)
+from .session_access import ControlHost, SparkLost, SparkWatch, package_zip, shown_master
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-ASK_EVERY = 2.0
-SOON = 1.0
-"""Seconds without an answer after which the watch checks the port. An answer takes milliseconds."""
-SILENT = 60.0
-"""Seconds without an answer after which the server counts as lost, although its port answers."""
 CONSEQUENCE = "No message is lost: those in flight are redelivered. Restart syphon."
 
 
@@ -84,7 +78,7 @@ class ConnectWatch(SparkWatch):
 
     def wait_for_failure(self, seconds: float = JVM_IS_GONE_WITHIN) -> SparkLost | None:
         """The same, for a caller whose call of Spark has just failed: the watch checks twice per second."""
-        deadline = time.monotonic() + seconds + SOON
+        deadline = time.monotonic() + seconds + CONNECT_ANSWER_LATE
         while self.failure is None and not self._over.is_set() and time.monotonic() < deadline:
             time.sleep(0.05)
         return self.failure
@@ -98,15 +92,15 @@ class ConnectWatch(SparkWatch):
                 self._lose(f"ended the session: {str(error).strip().partition(chr(10))[0].rstrip('.')}.")
                 return
             self._asked_at = None
-            self._over.wait(ASK_EVERY)
+            self._over.wait(CONNECT_ASK_EVERY)
 
     def _check(self) -> None:
-        while not self._over.wait(CHECK_EVERY) and self._failure is None:
+        while not self._over.wait(SPARK_CHECK_EVERY) and self._failure is None:
             asked_at = self._asked_at
             waited = 0.0 if asked_at is None else time.monotonic() - asked_at
-            if waited > SILENT:
-                self._lose(f"has not answered for {SILENT:.0f} seconds.")
-            elif waited > SOON and (why := self._refusal()):
+            if waited > CONNECT_SILENT_AFTER:
+                self._lose(f"has not answered for {CONNECT_SILENT_AFTER:.0f} seconds.")
+            elif waited > CONNECT_ANSWER_LATE and (why := self._refusal()):
                 self._lose(f"is unreachable: {why}.")
 
     def _refusal(self) -> str:
@@ -114,7 +108,7 @@ class ConnectWatch(SparkWatch):
         if self._endpoint is None:
             return ""
         try:
-            socket.create_connection(self._endpoint, SOON).close()
+            socket.create_connection(self._endpoint, CONNECT_ANSWER_LATE).close()
         except TimeoutError:
             return ""
         except OSError as error:

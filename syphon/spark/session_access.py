@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from syphon.config import PipelineSettings
 from syphon.control import Ending
 from syphon.model import SyphonError
+from syphon.time_budget import JVM_IS_GONE_WITHIN, SPARK_CHECK_EVERY
 
 from .container_limits import this_container
 
@@ -31,9 +32,6 @@ TASK_FAILURES = 4
 """How often a task may fail. The default of local mode is one failure: a killed worker would end the job."""
 CONNECT = "sc://"
 """How the address of a Spark Connect server begins."""
-CHECK_EVERY = 0.5
-JVM_IS_GONE_WITHIN = 1.0
-"""Seconds from the first failed Spark call to the end of the JVM, if that is the cause."""
 TOO_LONG = "shutdown took too long and was aborted; no message is lost: those in flight are redelivered"
 
 
@@ -152,14 +150,14 @@ class SparkWatch:
 
     def _run(self) -> None:
         while not self._ending.is_overdue:
-            time.sleep(CHECK_EVERY)
+            time.sleep(SPARK_CHECK_EVERY)
             if self._over.is_set() and not self._ending.has_begun:
                 return
         self._kill()
         # In another thread: whatever holds up the ending may hold the log as well.
         said = threading.Thread(target=log.error, args=(TOO_LONG,), daemon=True)
         said.start()
-        said.join(CHECK_EVERY)
+        said.join(SPARK_CHECK_EVERY)
         os._exit(self._ending.exit_code)
 
     def _kill(self) -> None:

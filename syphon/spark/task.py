@@ -35,6 +35,7 @@ from syphon.control import (
 from syphon.ledger import Origin, packed_file
 from syphon.model import MOST_DESTINATIONS, Durations, EntityPath, Faulted, Outcome, Stats, SyphonError
 from syphon.servicebus import RUNTIME, NamespaceStatus, Pair, Runtime, SideFault, namespace_of
+from syphon.time_budget import COUNTED_AFTER, SATURATED_AFTER
 from syphon.transfer import Congestion, DestinationBackoff, Pump, PumpOptions, QueueTransfer
 
 Task: TypeAlias = Callable[[Iterable[int]], Iterator[bytes]]
@@ -45,12 +46,9 @@ ROWS = 20_000
 """Outcomes in one packed file."""
 COUNTED_AT_ONCE = 1000
 """Outcomes that wait to be counted, at most; if there are fewer, they are counted after `COUNTED_AFTER` seconds."""
-COUNTED_AFTER = 0.2
 YOUNG_OBJECTS = 20_000
 """New objects after which Python collects garbage in a slot, 700 by default. A pump holds tens of thousands of objects,
 and makes hardly any garbage that must be collected."""
-SATURATED_AFTER = 3.0
-"""Seconds of a full window, or of most of a core in use, after which a slot counts as saturated."""
 MOST_OF_A_CORE = 0.85
 
 

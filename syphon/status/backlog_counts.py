@@ -18,17 +18,9 @@ from syphon.backlog import secondary_administration
 from syphon.config import PairSettings
 from syphon.model import NotAuthorized, QueueKey, SyphonError
 from syphon.servicebus import QueueCounts
+from syphon.time_budget import COUNT_AGAIN_AFTER, COUNT_DEAD_LETTERS_EVERY, COUNT_EVERY, WORK_NOTICED_WITHIN
 
 log = logging.getLogger(__name__)
-
-COUNT_EVERY = 60.0
-"""Seconds between two counts of the same queue."""
-COUNT_DEAD_LETTERS_EVERY = 300.0
-"""Seconds between two counts of a queue without work that has dead letters: a person may have replayed them."""
-RECOUNT_AFTER = 10.0
-"""Seconds after which the worker counts again if newer messages have made the last count wrong."""
-CHECK_EVERY = 5.0
-"""Seconds between two checks for queues that have work."""
 
 
 class QueueActivity(NamedTuple):
@@ -83,7 +75,7 @@ class BacklogCounts:
         self._over.set()
 
     def _run(self) -> None:
-        while not self._over.wait(CHECK_EVERY):
+        while not self._over.wait(WORK_NOTICED_WITHIN):
             try:
                 self.count()
             except Exception:  # the last counts stay until a later round succeeds
@@ -113,7 +105,7 @@ class BacklogCounts:
             return True
         count, passed = self.counts.get(key), now - self._counted_at[key]
         if count is not None and count.left(activity) is None:
-            return passed >= RECOUNT_AFTER
+            return passed >= COUNT_AGAIN_AFTER
         if activity.is_busy:
             return passed >= COUNT_EVERY
         return count is not None and count.dead_letters(activity) > 0 and passed >= COUNT_DEAD_LETTERS_EVERY

@@ -16,12 +16,11 @@ from rich.table import Table
 from rich.text import Text
 
 from syphon.model import plural, printable, short_queue_names
+from syphon.time_budget import PROGRESS_LINE_EVERY
 from syphon.worker import DrainProgress, QueueProgress
 
 from .history import RateMeter
 
-LINE_EVERY = 1.0
-"""Seconds between JSON lines."""
 WIDE = 120
 """Terminal width from which the full names of queues fit."""
 OTHER_LINES = 10
@@ -131,7 +130,7 @@ class _Lines:
 
     def write(self, progress: DrainProgress) -> None:
         now = time.monotonic()
-        if now - self._written_at < LINE_EVERY:
+        if now - self._written_at < PROGRESS_LINE_EVERY:
             return
         self._written_at = now
         line = self._line(progress)

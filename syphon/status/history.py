@@ -22,6 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 from syphon.control import QueueAttempt, QueueTotals
 from syphon.durable_files import write_state
 from syphon.model import MOST_DESTINATIONS, DestinationStats, EntityPath, QueueKey, Stats, plural
+from syphon.time_budget import LAST_SUCCESS_EVERY, SEEN_FOR
 from syphon.transfer import DestinationBackoff, WaitingMessages
 from syphon.worker import BY_THE_OPERATOR
 
@@ -93,8 +94,6 @@ class ThroughputHistory:
 
 log = logging.getLogger(__name__)
 
-WRITE_EVERY = 30.0
-"""Seconds between two writes, at least: so much may be forgotten when a worker is killed."""
 _TIMES = TypeAdapter(dict[str, float])
 
 
@@ -116,7 +115,7 @@ class LastSuccess:
     def succeeded(self, pair: str, wall: float) -> None:
         """A message of the pair was forwarded."""
         self._times[pair], self._is_written = wall, False
-        if self._now() - self._written_at >= WRITE_EVERY:
+        if self._now() - self._written_at >= LAST_SUCCESS_EVERY:
             self.write()
 
     def write(self) -> None:
@@ -145,9 +144,6 @@ class LastSuccess:
             return {}
 
 
-FRESH = 150.0
-"""Seconds after which a message that was seen in the backlog no longer counts. A message that is still there has been
-received again by a job, or reported by the listener, before that."""
 IN_A_ROW = 3
 """Dead letters in a row after which a destination that accepted messages before is not called available any more. One
 or two may be the fault of these messages."""
@@ -293,8 +289,8 @@ class DestinationHistory:
     def _forget(self, now: float, held: Mapping[str, str]) -> None:
         """Drops messages not seen for long, and records beyond the bound that have nothing to report any more."""
         for key, record in list(self._records.items()):
-            record.left = {queue: left for queue, left in record.left.items() if now - left.seen_at < FRESH}
-            if key not in held and not record.left and now - record.backs_off_until > FRESH:
+            record.left = {queue: left for queue, left in record.left.items() if now - left.seen_at < SEEN_FOR}
+            if key not in held and not record.left and now - record.backs_off_until > SEEN_FOR:
                 record.since = None
             is_silent = record.since is None and now > record.rejects_until and not record.left
             has_stats = record.stats.forwarded or record.stats.left

@@ -17,6 +17,7 @@ from syphon.control import ControlServer, QueueTotals, RateLimit, Totals
 from syphon.ledger import LedgerWriter
 from syphon.model import QueueKey, SyphonError, earliest
 from syphon.servicebus import Namespace
+from syphon.time_budget import HUNG_AFTER, OBSERVE_EVERY, STARTS_WITHIN
 from syphon.transfer import WaitingMessages
 from syphon.worker import PairFault, PairWorker, Pauses, Worker
 
@@ -38,11 +39,6 @@ from .snapshot import (
     WorkerStatus,
 )
 
-SNAPSHOT_EVERY = 1.0
-HUNG = 30.0
-"""Seconds without a turn after which a loop counts as hung. No loop ever waits that long."""
-STARTING = 600.0
-"""Seconds after which a start counts as hung. A cluster may first have to find executors and pull their image."""
 STARTING_SPARK = "starting: Spark is not up yet"
 STARTING_QUEUES = "starting: the worker finds or creates the backlog queues"
 NOT_YET = "not connected yet"
@@ -93,7 +89,7 @@ class Observer:
     def current(self) -> WorkerStatus:
         """The last snapshot. Until a worker is attached, no loop turns, so this call takes one if it is due."""
         now = self._now()
-        if self._observed is None and now - self._snapshot_at >= SNAPSHOT_EVERY:
+        if self._observed is None and now - self._snapshot_at >= OBSERVE_EVERY:
             self._snapshot_at = now
             self.status = self._snapshot()
         return self.status
@@ -101,7 +97,7 @@ class Observer:
     def loop_turned(self) -> None:
         """Record a turn of the worker's loop, and take a snapshot if it is due."""
         now = self._turned_at = self._now()
-        if now - self._snapshot_at >= SNAPSHOT_EVERY:
+        if now - self._snapshot_at >= OBSERVE_EVERY:
             self._snapshot_at = now
             self.status = self._snapshot()
 
@@ -110,14 +106,14 @@ class Observer:
         now = self._now()
         if self._observed is None:
             spent = now - self._began
-            return f"starting: Spark is not up after {spent:.0f} s" if spent > STARTING else ""
+            return f"starting: Spark is not up after {spent:.0f} s" if spent > STARTS_WITHIN else ""
         worker = self._observed.worker
-        if now - self._turned_at > HUNG:
+        if now - self._turned_at > HUNG_AFTER:
             return f"the worker's loop has not turned for {now - self._turned_at:.0f} s"
         for pair in worker.pairs:
             listener = None if pair.fault is not None or worker.is_stopping else pair.listener
             silent = 0.0 if listener is None else now - listener.heard_at
-            if silent > HUNG:
+            if silent > HUNG_AFTER:
                 return f"the listener of {pair.settings.name} has not turned for {silent:.0f} s"
         return ""
 

@@ -34,6 +34,7 @@ from syphon.backlog import (
 from syphon.config import PairSettings
 from syphon.model import EntityPath, SyphonError
 from syphon.servicebus import connected
+from syphon.time_budget import LIST_READS_FOR, REPLAY_ENDS_WITHIN
 from syphon.transfer import DuplicateGuard, DuplicateWindows, Replay, ReplayResult, route_to_backlog, wall_clock
 from syphon.worker import Pause, Pauses
 
@@ -108,10 +109,6 @@ log = logging.getLogger(__name__)
 
 MOST_READ = 5_000
 """Dead letters that one list reads."""
-READS_FOR = 6.0
-"""Seconds after which a list begins no further read: a connection to the status server does not live much longer."""
-ENDS_WITHIN = 5.0
-"""Seconds that the end of the worker waits for a replay, which was told to stop when the worker was."""
 MOST_REASONS = 10
 
 
@@ -205,7 +202,7 @@ class DeadLetterApi:
         unseen: dict[str, str] = {}
         # Before the letters are read: where the list says that a replay has ended, it shows what that replay has left.
         replay = None if self._replay is None else self._replay.progress()
-        is_complete, until = True, self._now() + READS_FOR
+        is_complete, until = True, self._now() + LIST_READS_FOR
         for pair in self._pairs.values():
             search = DeadLetterSearch(select_queues([pair], (), ()), DeadLetterFilter())
             reading = _Bounded(search, lambda: self._now() > until)
@@ -239,7 +236,7 @@ class DeadLetterApi:
         """Stops a replay and waits for its end: interrupted, it would duplicate messages."""
         self.stop()
         if self._replay is not None:
-            self._replay.wait(ENDS_WITHIN)
+            self._replay.wait(REPLAY_ENDS_WITHIN)
 
 
 class _Replaying:

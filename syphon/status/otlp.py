@@ -28,6 +28,7 @@ from syphon import __version__
 from syphon.backlog import TraceContext
 from syphon.config import PairSettings
 from syphon.control import Traced
+from syphon.time_budget import EXPORT_EVERY, EXPORT_TIMEOUT
 from syphon.transfer import BatchTrace
 
 from . import metric_names
@@ -106,10 +107,6 @@ def _link(sender: TraceContext) -> Link:
 
 log = logging.getLogger(__name__)
 
-EXPORT_EVERY = 15.0
-"""Seconds between exports of metrics."""
-TIMEOUT = 5.0
-
 
 class CollectorLog:
     """Logs once that a collector is unreachable, and once that it is reachable again.
@@ -139,7 +136,7 @@ class CollectorLog:
 
 class MetricExporter(OTLPMetricExporter):
     def __init__(self, endpoint: str) -> None:
-        super().__init__(endpoint=endpoint, timeout=TIMEOUT)
+        super().__init__(endpoint=endpoint, timeout=EXPORT_TIMEOUT)
         self._collector_log = CollectorLog(endpoint, "metrics", "/metrics still answers")
 
     def export(self, *arguments: Any, **options: Any) -> MetricExportResult:
@@ -150,7 +147,7 @@ class MetricExporter(OTLPMetricExporter):
 
 class TraceExporter(OTLPSpanExporter):
     def __init__(self, endpoint: str) -> None:
-        super().__init__(endpoint=endpoint, timeout=TIMEOUT)
+        super().__init__(endpoint=endpoint, timeout=EXPORT_TIMEOUT)
         self._collector_log = CollectorLog(endpoint, "traces", "Traces are lost until it is back")
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:

@@ -31,6 +31,7 @@ from pydantic import ValidationError
 from syphon.bounded_connections import Connections
 from syphon.config import StatusSettings
 from syphon.model import SyphonError
+from syphon.time_budget import LIST_WITHIN
 
 from .observer import Observer, not_connected
 from .operator_api import DeadLetterApi, PauseApi, PauseRequest, ReplayRequest, ReplayRuns, UnknownTarget
@@ -129,8 +130,6 @@ def _name_of(host: str) -> str:
 LARGEST_REQUEST = 4096
 """The bound in bytes of a body, of the request line, and of each header."""
 
-LIST_WITHIN = 8.0
-"""Timeout in seconds for a list of dead letters."""
 NO_REPLAY = (
     "A replay changes messages, so it needs a token: set status.token. Without one, use syphon dead-letters replay."
 )

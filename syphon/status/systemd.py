@@ -11,9 +11,10 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 
+from syphon.time_budget import STATUS_LINE_EVERY
+
 log = logging.getLogger(__name__)
 
-STATUS_EVERY = 5.0
 STOPPING = "stopping: the worker finishes or releases the messages it has received"
 
 
@@ -38,7 +39,7 @@ class Notifier:
         if is_healthy and self._watchdog_every and now - self._watchdog_at >= self._watchdog_every:
             self._watchdog_at = now
             lines.append("WATCHDOG=1")
-        if status != self._status and now - self._status_at >= STATUS_EVERY:
+        if status != self._status and now - self._status_at >= STATUS_LINE_EVERY:
             self._status, self._status_at = status, now
             lines.append(f"STATUS={status}")
         self._send(*lines)

@@ -32,6 +32,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from syphon import __version__
 from syphon.config import Config
 from syphon.model import SECONDS_BUCKETS, Durations, Extra
+from syphon.time_budget import EXPORTERS_END_WITHIN
 
 from . import metric_names
 from .metric_names import SYSTEM, Metric, MetricKind
@@ -84,9 +85,6 @@ class WithHistograms(MetricReader):
 class PrometheusReader(WithHistograms, PrometheusMetricReader):
     """The reader for /metrics."""
 
-
-SHUTDOWN_TIME = 1.5
-"""Seconds that exporters get to send the last values."""
 
 Observations = Iterator[tuple[float, dict[str, str]]]
 
@@ -156,7 +154,7 @@ class Telemetry:
         threads = [threading.Thread(target=end, name="telemetry", daemon=True) for end in ends]
         for thread in threads:
             thread.start()
-        deadline = time.monotonic() + SHUTDOWN_TIME
+        deadline = time.monotonic() + EXPORTERS_END_WITHIN
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
 

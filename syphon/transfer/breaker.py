@@ -20,6 +20,7 @@ from syphon.model import (
     SyphonError,
     Waits,
 )
+from syphon.time_budget import CUT_OFF_RETRY_AFTER, LONGEST_DESTINATION_PAUSE, RECHECK_AFTER, RECHECK_RIGHTS_AFTER
 
 log = logging.getLogger(__name__)
 
@@ -28,10 +29,6 @@ BROKEN_LINKS = 3
 BUSY_IN_A_ROW = 3
 """How often in a row a destination may answer busy, with nothing accepted between, and still be expected back soon: its
 messages stay in flight, and it backs off for ten seconds each time. Busy is not a failure (S5)."""
-RECHECK_AFTER = 30.0
-"""Seconds before the next attempt at a destination that refused everything."""
-LONGEST_PAUSE = 120.0
-"""Seconds between attempts, at most: each failure doubles them (S9)."""
 FAILED_KEYS = 4
 """How many different keys in a row may time out before the destination counts as unavailable."""
 
@@ -83,8 +80,8 @@ NEXT: Mapping[Failure, tuple[type[BackingOff] | type[Rejecting], float | None]] 
     Failure.UNAVAILABLE: (BackingOff, None),
     Failure.REFUSING: (BackingOff, RECHECK_AFTER),
     Failure.REFUSING_FOREVER: (Rejecting, RECHECK_AFTER),
-    Failure.NO_RIGHT: (BackingOff, 60.0),
-    Failure.CUTTING_CONNECTION: (BackingOff, 15.0),
+    Failure.NO_RIGHT: (BackingOff, RECHECK_RIGHTS_AFTER),
+    Failure.CUTTING_CONNECTION: (BackingOff, CUT_OFF_RETRY_AFTER),
 }
 """The state that each failure leads to, from any state, and the seconds of the first pause; None: what the error says.
 When the time of a state is over, the destination is available again. In `BackingOff` each failure in a row doubles the
@@ -192,7 +189,7 @@ class Breaker:
         waits = self.state if isinstance(self.state, BackingOff) else None
         if waits is None:  # else: another batch that was in flight failed too, which is no new failure
             self.failures += 1
-        pause = RetryPolicy(first=first_pause, longest=LONGEST_PAUSE).pause(self.failures - 1)
+        pause = RetryPolicy(first=first_pause, longest=LONGEST_DESTINATION_PAUSE).pause(self.failures - 1)
         if waits is None:
             log.warning(
                 "destination %s is backing off: %s Its messages stay in the backlog; next attempt in %.0f s",
@@ -206,7 +203,7 @@ class Breaker:
 
 Key = tuple[str | None, str | None]
 """Session and partition key."""
-_KEY_RETRIES = RetryPolicy(first=Waits.retry_after, longest=LONGEST_PAUSE)
+_KEY_RETRIES = RetryPolicy(first=Waits.retry_after, longest=LONGEST_DESTINATION_PAUSE)
 
 
 class FailingKeys:

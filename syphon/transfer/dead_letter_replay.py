@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 from syphon.backlog import dead_letter_path, fingerprint, stamps_of
 from syphon.model import DestinationDisabled, DestinationMissing, Faulted, Outcome, Result, SyphonError, Waits
 from syphon.servicebus import Arrival, Connection, Namespace
+from syphon.time_budget import LOCK_DURATION, REPLAY_PATIENCE, REPLAY_QUIET, REPLAY_RELEASE_WITHIN, SEND_ANSWER_WITHIN
 
 from .batches import MessageTransfer
-from .destination import ANSWER_WITHIN, Destination, SendResults
-from .locks import LOCK
+from .destination import Destination, SendResults
 from .pump import Pump
 from .pump_options import PERMANENT, PumpOptions
 from .queue_transfer import QueueTransfer
@@ -35,14 +35,8 @@ from .settlement import Ended, wall_clock
 
 WINDOW = 500
 """Messages in flight at a time."""
-QUIET = 5.0
-"""Seconds without a new message after which the missing ones are completed, deferred or locked by another receiver."""
-PATIENCE = 60.0
-"""Seconds for which a replay waits for a destination that is unavailable."""
 REFUSED_AT_ONCE = PERMANENT | {DestinationMissing, DestinationDisabled}
 """The errors after which a message is not retried: a person waits for the result of a replay."""
-RELEASE_WITHIN = 5.0
-"""Seconds to release the messages that were not put back."""
 
 
 class NewId(NamedTuple):
@@ -106,7 +100,7 @@ class DeadLetters(QueueTransfer):
             if transfer is None or transfer.forwarded_at is None:
                 self.stay(arrival, self.ended_early)
         with suppress(SyphonError):  # without a connection the locks expire by themselves
-            self.intake.release(self._kept, RELEASE_WITHIN)
+            self.intake.release(self._kept, REPLAY_RELEASE_WITHIN)
         super().close()
 
 
@@ -123,9 +117,9 @@ class Replay(Pump):
         target: Connection,
         route: Route,
         now: Callable[[], float] = time.monotonic,
-        quiet: float = QUIET,
-        patience: float = PATIENCE,
-        lock: float = LOCK,
+        quiet: float = REPLAY_QUIET,
+        patience: float = REPLAY_PATIENCE,
+        lock: float = LOCK_DURATION,
     ) -> None:
         secondary = _single_connection(source, now)
         primary = secondary if target is source else _single_connection(target, now)
@@ -134,7 +128,7 @@ class Replay(Pump):
             first_window=WINDOW,
             quiet=quiet,
             lease=None,
-            grace=ANSWER_WITHIN,
+            grace=SEND_ANSWER_WITHIN,
             lock=lock,
             permanent=REFUSED_AT_ONCE,
         )

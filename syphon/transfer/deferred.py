@@ -27,6 +27,7 @@ from syphon.servicebus import (
     Peeker,
     Settled,
 )
+from syphon.time_budget import DEFERRED_RETRY_AFTER
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +37,6 @@ REQUEST_BYTES = 512 * 1024
 """The size of all messages of a request, unless it is for one message."""
 FOUND = 500
 """Messages that were found and wait to be received. With more, the pump peeks no further."""
-RETRY_AFTER = 5.0
-"""Seconds after which the pump retries after an error."""
 
 
 class DeferredMessage(NamedTuple):
@@ -250,7 +249,7 @@ class DeferredSource:
         if self._movable.prove(found.destination):
             return False
         now = self._now()
-        if now < self._tried_at.get(found.destination, now - RETRY_AFTER) + RETRY_AFTER:
+        if now < self._tried_at.get(found.destination, now - DEFERRED_RETRY_AFTER) + DEFERRED_RETRY_AFTER:
             return False
         self._tried_at[found.destination] = now
         return True
@@ -265,4 +264,4 @@ class DeferredSource:
         """Scans the queue again after a pause: what could not be received is still there."""
         log.info("deferred messages of %s cannot be received: %s", self._node.entity, error)
         self._next = 1 if self._next is None else self._next
-        self._again_at = self._now() + (error.retry_after if isinstance(error, Waits) else RETRY_AFTER)
+        self._again_at = self._now() + (error.retry_after if isinstance(error, Waits) else DEFERRED_RETRY_AFTER)

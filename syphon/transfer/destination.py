@@ -27,13 +27,12 @@ from syphon.model import (
     Waits,
 )
 from syphon.servicebus import Connection, LinkState, RawSender, Sent, ping_payload
+from syphon.time_budget import SEND_ANSWER_WITHIN
 
 from .batches import MOST, NO_KEY, Batch, Chosen, MessageTransfer, Unsent, encoded, split
 from .breaker import FAILED_KEYS, Available, BackingOff, Breaker, FailingKeys, Key, Rejecting, State
 from .suspicion import ENOUGH, Suspicion, Verdict
 
-ANSWER_WITHIN = 60.0
-"""Seconds a destination has to answer a batch."""
 STUCK, STUCK_AGAIN = 10.0, 1.0
 """Seconds after which pending messages are left in the backlog if none could be sent: they take the room of others. The
 second value applies after a failure, when success is unlikely."""
@@ -313,9 +312,9 @@ class Destination:
         since = sender.awaits_answer_since()
         if since is None and sender.state is LinkState.OPEN and not sender.has_room():
             since = self._stuck_since  # there is no credit to send
-        if since is not None and now - since > ANSWER_WITHIN:
+        if since is not None and now - since > SEND_ANSWER_WITHIN:
             sender.close()
-            self._fail(DestinationSilent(f"'{self.path}' has not answered for {ANSWER_WITHIN:.0f} seconds."), now)
+            self._fail(DestinationSilent(f"'{self.path}' has not answered for {SEND_ANSWER_WITHIN:.0f} seconds."), now)
         error = sender.error
         connection_is_lost = sender.state is LinkState.LOST and sender.wire.failure is not None
         if connection_is_lost:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from syphon.model import DestinationBusy, Durations, EntityPath, Renames, error_named
 from syphon.servicebus import Connection
+from syphon.time_budget import CHECK_ALL_EVERY
 
 from .batches import Chosen, MessageTransfer
 from .breaker import BUSY_IN_A_ROW, BackingOff, Rejecting
@@ -23,8 +24,6 @@ IN_FLIGHT_SHARE = 0.75
 BURST = 0.25
 """Seconds of messages that may be sent at once while the service throttles. It counts by the second, so that this much
 fits into the head-room; and a busy machine may need as long for a turn, whose messages are not to be lost."""
-CHECK_ALL_EVERY = 0.5
-"""Seconds between checks of destinations that get no link: there may be hundreds, with little to do for them."""
 
 
 class DestinationBackoff(NamedTuple):

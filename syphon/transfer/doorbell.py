@@ -15,19 +15,13 @@ from collections.abc import Callable
 
 from syphon.model import Interrupted
 from syphon.servicebus import Arrival, Backoff, Connection, LinkState, RawReceiver
+from syphon.time_budget import DOORBELL_CALM, DOORBELL_CHECK_EVERY, LONG_POLL
 
 from .gate import Gate, OpenGate
 from .peek_watch import PeekWatch, Ring, WaitingMessages
 
-LONG_POLL = 900.0
-"""Seconds that one receive waits."""
 MOST = 100
 """The highest credit, after many messages in a row that were not worth a ring."""
-CHECK_EVERY = 60.0
-"""Seconds between two questions for our remaining credit. A delivery that is lost on a live connection uses up the
-credit, and the poll would never end. The question is not billed as a receive."""
-CALM = 0.5
-"""Seconds without a message after which a credit of one is enough again."""
 
 
 class Doorbell:
@@ -142,7 +136,7 @@ class Doorbell:
         """Releases the messages that are worth a ring and defers the others, also those that came after the ring."""
         if receiver.arrivals:
             self._until = None  # a receive that brought something is over
-            self._calm_at = self._now() + CALM
+            self._calm_at = self._now() + DOORBELL_CALM
         worthy = []
         while receiver.arrivals:
             arrival = receiver.arrivals.popleft()
@@ -184,7 +178,7 @@ class Doorbell:
         now = self._now()
         if self._until is None or now >= self._until:
             self._until = now + self._long_poll
-            self._check_at = now + CHECK_EVERY
+            self._check_at = now + DOORBELL_CHECK_EVERY
             self.polls += 1
             receiver.grant(self._wanted_credit)
         elif receiver.credit <= 0:
@@ -193,5 +187,5 @@ class Doorbell:
             self._wanted_credit = 1
             receiver.grant(1)
         elif now >= self._check_at:
-            self._check_at = now + CHECK_EVERY
+            self._check_at = now + DOORBELL_CHECK_EVERY
             receiver.check_credit()

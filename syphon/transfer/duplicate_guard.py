@@ -29,11 +29,10 @@ from syphon.backlog import (
 from syphon.config import PairSettings, Via
 from syphon.model import EntityPath, NamespaceGone, NotAuthorized, SyphonError, TimeToLive, duration
 from syphon.servicebus import Administration, AdministrationUnavailable, administration_of
+from syphon.time_budget import DUPLICATE_WINDOW_WITHIN
 
 from .route import Route
 
-WINDOW_WITHIN = 15.0
-"""Seconds for the answer about one window: a person waits for it."""
 MARGIN = 600_000
 """Milliseconds that a message must be older than the window: 5 minutes for the longest lock, and 5 for the clocks."""
 LONGEST_WINDOW = 7 * 24 * 3_600_000
@@ -58,11 +57,11 @@ class DuplicateWindows:
 
     @classmethod
     def of_backlog(cls, pair: PairSettings) -> Self:
-        return cls(lambda: secondary_administration(pair, timeout=WINDOW_WITHIN))
+        return cls(lambda: secondary_administration(pair, timeout=DUPLICATE_WINDOW_WITHIN))
 
     @classmethod
     def of_destinations(cls, pair: PairSettings) -> Self:
-        return cls(lambda: administration_of(pair.primary, Via.ADMIN, "", WINDOW_WITHIN))
+        return cls(lambda: administration_of(pair.primary, Via.ADMIN, "", DUPLICATE_WINDOW_WITHIN))
 
     @property
     def is_hidden(self) -> bool:

@@ -14,8 +14,8 @@ from typing import Protocol
 
 from syphon.backlog import destination_of
 from syphon.model import EntityPath, Renames, RetryPolicy
+from syphon.time_budget import LONGEST_DESTINATION_PAUSE
 
-from .breaker import LONGEST_PAUSE
 from .destinations import DestinationBackoff
 
 log = logging.getLogger(__name__)
@@ -149,6 +149,6 @@ def _next_failure(known: DestinationBackoff, reported: DestinationBackoff) -> De
     if reported.failures > known.failures or reported.is_throttled:
         return reported
     missing = known.failures + 1 - reported.failures
-    policy = RetryPolicy(first=reported.seconds, longest=LONGEST_PAUSE)
+    policy = RetryPolicy(first=reported.seconds, longest=LONGEST_DESTINATION_PAUSE)
     seconds = max(reported.seconds, policy.pause(missing))
     return reported._replace(failures=known.failures + 1, seconds=seconds)

@@ -19,15 +19,12 @@ from syphon.servicebus import (
     Settled,
     wait_for_traffic,
 )
+from syphon.time_budget import CREDIT_RETURNED_WITHIN, RELEASE_TURN
 
 log = logging.getLogger(__name__)
 
-CONFIRMED_WITHIN = 20.0
-"""Seconds in which the service confirms that it has no more credit. After that the link is closed."""
 FIRST_GUESS = 64 * 1024
 """The assumed size of a message before any has arrived. A guess that is too small admits more than fits."""
-RELEASE_TURN = 0.2
-"""Seconds between checks of the link while released messages are being confirmed."""
 
 
 class Intake:
@@ -130,7 +127,7 @@ class Intake:
             return
         if receiver is self._releasing:
             if not receiver.is_drained:
-                if self._now() - self._releasing_since > CONFIRMED_WITHIN:
+                if self._now() - self._releasing_since > CREDIT_RETURNED_WITHIN:
                     receiver.close()  # another link gets its messages when their locks have ended
                 return
             self._releasing = None

@@ -12,20 +12,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 from syphon.model import Faulted, SyphonError
 from syphon.servicebus import RUNTIME, Connection, Namespace, Pair, Runtime, SideFault
+from syphon.time_budget import LISTEN_RETRY_AFTER, LISTENER_TICK, LISTENER_TURN, LONG_POLL
 
-from .doorbell import LONG_POLL, Doorbell
+from .doorbell import Doorbell
 from .gate import Gate
 from .peek_watch import Ring, WaitingMessages
 from .pump_options import MOST_QUEUES
 
 log = logging.getLogger(__name__)
-
-TURN = 0.5
-"""Seconds for which the listener waits for traffic at most."""
-TICK = 5.0
-"""Seconds between checks of heartbeats and tokens."""
-TROUBLE = 30.0
-"""Seconds until the listener retries a queue that it could not listen to."""
 
 
 class Listener:
@@ -201,15 +195,15 @@ class Listener:
     def _note_trouble(self, queue: str, error: SyphonError, now: float) -> None:
         known = self._troubled.get(queue)
         if known is None or known[1] != str(error):
-            log.warning("%s: cannot listen on %s: %s; retrying in %.0f s", self.name, queue, error, TROUBLE)
-        self._troubled[queue] = now + TROUBLE, str(error)
+            log.warning("%s: cannot listen on %s: %s; retrying in %.0f s", self.name, queue, error, LISTEN_RETRY_AFTER)
+        self._troubled[queue] = now + LISTEN_RETRY_AFTER, str(error)
 
     def _wait(self, connections: list[Connection]) -> None:
         if not connections:
-            self._over.wait(TURN)
+            self._over.wait(LISTENER_TURN)
             return
-        self._wait_for_traffic([connection.wire for connection in connections], TURN)
-        is_tick = self._now() - self._ticked_at > TICK
+        self._wait_for_traffic([connection.wire for connection in connections], LISTENER_TURN)
+        is_tick = self._now() - self._ticked_at > LISTENER_TICK
         for connection in connections:
             if connection.wire.failure is None:
                 connection.read()

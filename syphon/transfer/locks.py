@@ -17,13 +17,10 @@ from syphon.servicebus import (
     RequestLink,
     lock_tokens,
 )
+from syphon.time_budget import SHORTEST_LOCK
 
-LOCK = 60.0
-"""Seconds a lock lasts, as backlog queues are created (P2)."""
 ASK_AGAIN = 0.1
 """The share of a lock after which the pump retries a renewal that was refused."""
-SHORTEST = 5.0
-"""Seconds a lock lasts at least, in any queue."""
 
 OnAnswer = Callable[[Arrival, SyphonError | None], None]
 """Called with the service's answer for each lock: an error, or None."""
@@ -45,7 +42,7 @@ class LockKeeper:
         """
         self.seconds = lock
         """How long a lock lasts, as far as is known."""
-        self.shortest = SHORTEST
+        self.shortest = SHORTEST_LOCK
         """How long a lock lasts at least: in any queue, until a message has shown how long it is in this one."""
         self._node = node
         self._in_flight = in_flight
@@ -64,7 +61,7 @@ class LockKeeper:
         if left <= 0:
             return
         if left < self.seconds:
-            self.seconds = max(left, SHORTEST)
+            self.seconds = max(left, SHORTEST_LOCK)
         self.shortest = self.seconds
 
     def learn_least(self, locked_until: int, wall: int) -> None:

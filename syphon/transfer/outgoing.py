@@ -29,20 +29,16 @@ from syphon.model import (
     Waits,
 )
 from syphon.servicebus import Connection, Namespace, wait_for_traffic
+from syphon.time_budget import OPENING_TURN, OWNER_AWAY_AFTER, PUMP_TICK, PUMP_TURN, REPLAY_PATIENCE
 
 from .batches import MOST, MessageTransfer
 from .breaker import Available, Rejecting
-from .dead_letter_replay import PATIENCE, REFUSED_AT_ONCE, WINDOW
+from .dead_letter_replay import REFUSED_AT_ONCE, WINDOW
 from .destination import Destination, SendResults
 from .destinations import Destinations
-from .pump import TICK
 from .pump_options import PumpOptions
-from .sides import OPENING_TURN, TURN
 from .suspicion import MessageKey
 from .traces import Traces
-
-AWAY = 5.0
-"""Seconds without a turn after which the owner must have been busy with something else."""
 
 
 class OutgoingMessage(MessageTransfer):
@@ -116,12 +112,12 @@ class EntitySender:
             self._offered = 0
             self._turn(0.0)
         while self._in_flight >= self._options.window or self._bytes_in_flight >= self._options.window_bytes:
-            self._turn(TURN)
+            self._turn(PUMP_TURN)
 
     def finish(self) -> None:
         """Waits until every message was accepted or refused."""
         while self._in_flight:
-            self._turn(TURN)
+            self._turn(PUMP_TURN)
 
     def close(self) -> None:
         self._destinations.close()
@@ -135,7 +131,7 @@ class EntitySender:
             if connection.wire.failure is None:
                 connection.read()
             now = self._now()
-            if now - self._ticked_at >= TICK:
+            if now - self._ticked_at >= PUMP_TICK:
                 self._ticked_at = now
                 connection.tick()
         elif seconds:
@@ -145,7 +141,7 @@ class EntitySender:
         if self._left and isinstance(self._destination.breaker.state_at(now), Available):
             while self._left:
                 self._destinations.offer(self._destination, self._left.popleft())
-        if not self._in_flight or now - self._turned_at > AWAY:
+        if not self._in_flight or now - self._turned_at > OWNER_AWAY_AFTER:
             self._moved_at = now  # nothing was to be sent, or its owner was busy: that is no fault of the entity
         self._turned_at = now
         if now - self._moved_at > self._patience:
@@ -215,7 +211,7 @@ class LetterImport:
         connection: Connection,
         rename: Renames | None = None,
         now: Callable[[], float] = time.monotonic,
-        patience: float = PATIENCE,
+        patience: float = REPLAY_PATIENCE,
     ) -> None:
         self.result = ImportResult()
         self._messages: Iterator[ImportMessage] = iter(messages)
@@ -296,9 +292,9 @@ class LetterImport:
         connection, now = self._connection, self._now()
         if connection.wire.failure is not None:
             raise connection.wire.failure
-        wait_for_traffic([connection.wire], TURN)
+        wait_for_traffic([connection.wire], PUMP_TURN)
         connection.read()
-        if now - self._ticked_at >= TICK:
+        if now - self._ticked_at >= PUMP_TICK:
             self._ticked_at = now
             connection.tick()
 

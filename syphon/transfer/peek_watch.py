@@ -15,13 +15,9 @@ from typing import NamedTuple
 from syphon.backlog import stamps_of
 from syphon.model import DestinationBusy, Interrupted, SyphonError
 from syphon.servicebus import FIRST_OF_PARTITION, Backoff, Connection, MessageState, Peeked, Peeker
+from syphon.time_budget import LOCK_DURATION, PEEK_ALL_EVERY
 
 from .gate import Gate
-from .locks import LOCK
-
-ALL_AGAIN = 6 * 3600.0
-"""Seconds after which the whole queue is scanned again: another client, or another worker, may have deferred
-messages in it."""
 
 
 class Ring(StrEnum):
@@ -73,7 +69,7 @@ class PeekWatch:
         for key in movable:
             del self.waiting[key]
         if movable:
-            self._all_again_at = self._now() + LOCK
+            self._all_again_at = self._now() + LOCK_DURATION
         if scan and self._is_partitioned:
             self.forget()
         self.is_scanning = scan
@@ -93,7 +89,7 @@ class PeekWatch:
         while self.is_scanning and (page := self._page(connection, now)) is not None:
             self.is_scanning = bool(page)
             if not page and self._all_again_at is None:
-                self._all_again_at = now + ALL_AGAIN
+                self._all_again_at = now + PEEK_ALL_EVERY
             if (ring := self._read(page)) is not None:
                 return ring
         return None

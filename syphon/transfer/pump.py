@@ -23,6 +23,7 @@ from syphon.model import (
     Waits,
 )
 from syphon.servicebus import Arrival, Connection, Namespace, Peeked, Wait, wait_for_traffic
+from syphon.time_budget import PACED_TURN, PUMP_TICK, PUMP_TURN
 
 from .batches import MessageTransfer
 from .breaker import BackingOff, Rejecting
@@ -33,16 +34,12 @@ from .pump_options import PERMANENT, PumpOptions
 from .queue_transfer import QueueTransfer
 from .route import Route, from_backlog
 from .settlement import Ended, PumpCounters, wall_clock
-from .sides import TURN, Sides
+from .sides import Sides
 from .traces import Traces
 from .window import RateLimiter, ReceiveLimit, SharedWindow
 
 __all__ = ["PERMANENT", "Ended", "Pump", "PumpOptions", "PumpCounters", "DestinationBackoff"]
 
-TICK = 0.5
-"""Seconds between checks of heartbeats, tokens and locks."""
-PACED_TURN = 0.05
-"""Seconds for which the pump waits for traffic while the congestion control holds messages back."""
 SECONDS_IN_FLIGHT = 2.0
 """Seconds of messages that may be in flight while the service throttles: the pump receives what it can send soon."""
 LEAST_IN_FLIGHT = 100
@@ -289,7 +286,7 @@ class Pump:
     # --- traffic -------------------------------------------------------------------------------------------------
 
     def _wait_for_traffic(self) -> list[Connection]:
-        connections = self._sides.wait_for_traffic(PACED_TURN if self.is_paced else TURN)
+        connections = self._sides.wait_for_traffic(PACED_TURN if self.is_paced else PUMP_TURN)
         late_since = self._sides.late_since
         if late_since is not None:  # the process stalled, or was busy
             for queue in self._served.values():
@@ -299,7 +296,7 @@ class Pump:
     def _tick(self, connections: list[Connection]) -> None:
         """Checks heartbeats, tokens and locks. After a stall it must come before the next message is sent."""
         now = self._now()
-        if now - self._ticked_at >= TICK:
+        if now - self._ticked_at >= PUMP_TICK:
             self._ticked_at = now
             for connection in connections:
                 connection.tick()
@@ -309,7 +306,7 @@ class Pump:
         connection = self._sides.secondary.connection()
         for queue in self._served.values():
             try:
-                queue.check_locks(connection, now, TICK)
+                queue.check_locks(connection, now, PUMP_TICK)
             except SyphonError as error:
                 self._fail(queue, error)
             if queue.take_busy():

@@ -15,9 +15,9 @@ from syphon.model import (
     SyphonError,
     TimeToLive,
 )
+from syphon.time_budget import LOCK_DURATION
 
 from .congestion import DEFAULT_SHARE
-from .locks import LOCK
 
 PERMANENT: frozenset[type[SyphonError]] = frozenset((MessageTooLarge, NotAllowedByEntity))
 """The errors after which a message is dead-lettered (S4), unless the operator configures others. Messages for a
@@ -52,7 +52,7 @@ class PumpOptions:
     """Seconds for which the pump waits for another queue to serve when it has none."""
     grace: float = 14.0
     """Seconds to finish the messages in flight once the pump stops: less than a slot has as the worker ends (16.5)."""
-    lock: float = LOCK
+    lock: float = LOCK_DURATION
     """Seconds a lock lasts, as backlog queues are created (P2). A message's own stamp can only shorten it."""
     ttl: TimeToLive = TimeToLive.RESTORE
     allow: PathPatterns = field(default_factory=PathPatterns)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from syphon.backlog import stamps_of
 from syphon.model import DestinationBusy, Outcome, Result, SyphonError
 from syphon.servicebus import Arrival, Connection, LinkState, ManagementLinks, Namespace, Settled
+from syphon.time_budget import SETTLED_WITHIN
 
 from .batches import MessageTransfer
 from .deferred import DeferredSource, Movable
@@ -23,9 +24,6 @@ from .window import Demand
 
 LOCK_MARGIN = 0.1
 """The share of a lock that must be left for a message to be sent: the completion must still find it locked."""
-SETTLED_WITHIN = 20.0
-"""Seconds for the answer to a settlement. Then the message no longer waits for it: its place in the window is needed,
-and there is time to complete it over the management node while its lock lasts."""
 SHALLOW, SHALLOW_FOR = 100, 1.0
 """A queue that has had fewer messages in flight for this many seconds delivers few over its link: the pump can scan for
 the deferred ones."""

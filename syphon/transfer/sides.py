@@ -6,19 +6,7 @@ from collections.abc import Callable
 
 from syphon.model import Faulted, SyphonError
 from syphon.servicebus import Connection, Namespace, Wait
-
-TURN = 0.2
-"""Seconds for which the pump waits for traffic at most."""
-OPENING_TURN = 0.02
-"""The same while a connection is being opened: no socket announces that it is there."""
-
-LATE = 0.5
-"""If more seconds pass between two reads of the sockets, messages may have waited there while their locks ran."""
-
-UNREACHABLE_AFTER = 5.0
-"""Seconds without a connection to the primary, and with a failed try, after which the service of every queue ends."""
-OPENED_WITHIN = 35.0
-"""The same without a failed try: the first one may still succeed."""
+from syphon.time_budget import FIRST_OPENING_WITHIN, OPENING_TURN, PAUSED_BY_OS_AFTER, PUMP_TURN, UNREACHABLE_AFTER
 
 
 class Sides:
@@ -50,9 +38,11 @@ class Sides:
         """Whether the primary has not been connected for long. To open a connection may take half a minute."""
         if self.primary.is_connected:
             return False
-        return now - self._connected_at > (UNREACHABLE_AFTER if self.primary.error is not None else OPENED_WITHIN)
+        return now - self._connected_at > (
+            UNREACHABLE_AFTER if self.primary.error is not None else FIRST_OPENING_WITHIN
+        )
 
-    def wait_for_traffic(self, at_most: float = TURN) -> list[Connection]:
+    def wait_for_traffic(self, at_most: float = PUMP_TURN) -> list[Connection]:
         """Waits until there is traffic, and reads it. Returns the open connections."""
         sides = self.secondary.connection(), self.primary_connection()
         turn = OPENING_TURN if None in sides else at_most
@@ -63,7 +53,7 @@ class Sides:
         for connection in connections:
             if connection.wire.failure is None:
                 connection.read()
-        self.late_since = before if self._now() - before > LATE else None
+        self.late_since = before if self._now() - before > PAUSED_BY_OS_AFTER else None
         return connections
 
     def flush(self) -> None:

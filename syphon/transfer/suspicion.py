@@ -20,13 +20,10 @@ from enum import Enum, auto
 from typing import Protocol
 
 from syphon.model import RetryPolicy
+from syphon.time_budget import BETWEEN_SUSPECTS, ISOLATED_WITHIN
 
 LOSSES = 2
 """A destination is suspected at this many losses in a row: connections break now and then."""
-BETWEEN_ATTEMPTS = 2.0
-"""Seconds after a trial that lost the connection: meanwhile the other destinations send."""
-ISOLATED_WITHIN = 5.0
-"""Seconds for which a trial waits until nothing else is in flight, and for which it may then last."""
 GROWTH = 4
 """The next trial of a destination that has answered may have so many times more messages."""
 ENOUGH = 100
@@ -115,7 +112,7 @@ class Suspicion:
             return Verdict.NOTHING
         if not self.is_alone:
             return Verdict.NOTHING
-        self.not_before = now + BETWEEN_ATTEMPTS
+        self.not_before = now + BETWEEN_SUSPECTS
         self.limit = max(1, len(keys) // 2)
         if len(keys) > 1:
             return Verdict.BATCH

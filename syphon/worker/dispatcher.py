@@ -22,13 +22,11 @@ from syphon.control import HandOver, QueueReport, SlotControl, SlotReport
 from syphon.model import Counters, EntityPath, SyphonError, plural
 from syphon.servicebus import SideFault
 from syphon.spark import JobResult, new_job
+from syphon.time_budget import FIRST_JOB_RETRY, LONGEST_JOB_RETRY, SHORT_LEASE, SLOT_STARTS_WITHIN
 from syphon.transfer import MOST_QUEUES, DestinationBackoff, Ended, Ring, WaitingMessages
 
 from .backoffs import Backoffs
 from .slots import RunningSlot, SlotBudget, SlotEvent, SlotState
-
-FIRST_RETRY, LONGEST_RETRY = 2.0, 120.0
-"""Seconds between attempts while something fails: they double from the first to the longest."""
 
 
 @dataclass(slots=True)
@@ -48,7 +46,7 @@ class QueueWork:
     """Why its last service failed; empty if it did not."""
     arm_at: float | None = None
     """When to listen to it again, after a failure."""
-    retry: float = FIRST_RETRY
+    retry: float = FIRST_JOB_RETRY
 
     @property
     def is_working(self) -> bool:
@@ -57,12 +55,8 @@ class QueueWork:
 
 log = logging.getLogger(__name__)
 
-STARTS_WITHIN = 5.0
-"""Seconds in which a slot that has a place reports for the first time."""
 MOST_FAILING = 500
 """Failing destinations that are handed to a slot with a queue: an order must stay small."""
-SHORT_LEASE = 10.0
-"""Seconds after which a slot makes room if another pair has none."""
 
 
 class Listening(Protocol):
@@ -207,13 +201,13 @@ class Dispatcher:
             if not work.is_working:
                 self._fail(work, report.error)
             return
-        work.retry, work.trouble = FIRST_RETRY, ""
+        work.retry, work.trouble = FIRST_JOB_RETRY, ""
         if work.is_working:
             return
         if report.ended is Ended.PRIMARY_UNREACHABLE:
             slot.misses_primary = True
             self._listening.missed_primary()
-            work.arm_at = self._now() + FIRST_RETRY
+            work.arm_at = self._now() + FIRST_JOB_RETRY
         elif report.ended is Ended.LEASE or (slot.is_leaving and report.ended is Ended.STOPPED):
             work.ring = Ring.NEW
         else:
@@ -230,7 +224,7 @@ class Dispatcher:
         work.trouble = error
         log.warning("%s: %s: %s; retrying in %.0f s", self._pair, work.name, error, work.retry)
         work.arm_at = self._now() + work.retry
-        work.retry = min(2 * work.retry, LONGEST_RETRY)
+        work.retry = min(2 * work.retry, LONGEST_JOB_RETRY)
 
     def _arm_again(self) -> None:
         for work in self.queues.values():
@@ -256,7 +250,7 @@ class Dispatcher:
 
     def _is_starting(self, slot: RunningSlot) -> bool:
         """Whether a slot will report soon. If it takes longer, Spark has no place for it."""
-        return slot.report is None and self._now() - slot.started_at < STARTS_WITHIN
+        return slot.report is None and self._now() - slot.started_at < SLOT_STARTS_WITHIN
 
     def _wants_a_slot(self, work: QueueWork) -> bool:
         if work.ring is not None and work.slots:

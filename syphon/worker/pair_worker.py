@@ -21,28 +21,27 @@ from syphon.control import ControlServer, HandOver
 from syphon.model import Faulted, SyphonError, duration
 from syphon.servicebus import Administration, Pair, SideFault, namespace_of
 from syphon.spark import JobResult, Jobs
+from syphon.time_budget import (
+    BACKSTOP,
+    DISPATCHER_TURN,
+    FIRST_JOB_RETRY,
+    FIRST_SET_UP_PAUSE,
+    LINGER,
+    LONGEST_JOB_RETRY,
+    LONGEST_SET_UP_PAUSE,
+    PROVEN_AFTER,
+)
 from syphon.transfer import DestinationBackoff, Listener, PumpOptions
 
 from .backoffs import Backoffs
-from .dispatcher import FIRST_RETRY, LONGEST_RETRY, Dispatcher, QueueWork
+from .dispatcher import Dispatcher, QueueWork
 from .pauses import Pauses
 from .slots import SlotBudget
 
 log = logging.getLogger(__name__)
 
-TURN = 0.2
-"""Seconds between turns of the dispatcher while nothing happens."""
-LINGER = 5.0
-"""Seconds that a slot waits for another queue before it ends: starting a slot takes longer than a hand-over."""
-BACKSTOP = 30.0
-"""Seconds beyond its lease after which a slot ends by itself, whatever the driver does."""
 MOST_OUTCOMES = 200_000
 """Outcomes after which a slot ends: it holds them in memory until then."""
-FIRST_SET_UP, LONGEST_SET_UP = 30.0, 300.0
-"""Seconds until a faulted pair is set up again: they double from the first to the longest."""
-PROVEN = 10.0
-"""Seconds for which a pair that was set up again must have both connections before it counts as working: a namespace
-may accept a key, and a moment later refuse the operation."""
 
 
 @dataclass(slots=True, eq=False)
@@ -96,7 +95,7 @@ class PairWorker:
         self._pauses = pauses
         self._over = threading.Event()
         self._hurry = threading.Event()
-        self._retry = FIRST_SET_UP
+        self._retry = FIRST_SET_UP_PAUSE
         self._thread = threading.Thread(target=self._run, name=f"pair {settings.name}", daemon=True)
 
     @property
@@ -190,9 +189,9 @@ class PairWorker:
                 connected_at = connected_at or time.monotonic()
             if (cause := listener.pair.side_fault) is not None:
                 return cause
-            if connected_at is not None and time.monotonic() >= connected_at + PROVEN:
+            if connected_at is not None and time.monotonic() >= connected_at + PROVEN_AFTER:
                 self._record_recovery()
-            dispatcher.news.wait(TURN)
+            dispatcher.news.wait(DISPATCHER_TURN)
         return None
 
     # --- a fault -------------------------------------------------------------------------------------------------
@@ -200,11 +199,11 @@ class PairWorker:
     def _record_fault(self, cause: SideFault) -> None:
         now, before = time.monotonic(), self.fault
         self.fault = PairFault(cause, before.since if before else now, self._retry, now + self._retry)
-        self._retry = min(2 * self._retry, LONGEST_SET_UP)
+        self._retry = min(2 * self._retry, LONGEST_SET_UP_PAUSE)
         self._hurry.clear()
 
     def _record_recovery(self) -> None:
-        fault, self.fault, self._retry = self.fault, None, FIRST_SET_UP
+        fault, self.fault, self._retry = self.fault, None, FIRST_SET_UP_PAUSE
         if fault is not None:
             lasted = duration(round(time.monotonic() - fault.since))
             log.info("%s: the pair has recovered after %s", self.settings.name, lasted)
@@ -219,7 +218,7 @@ class PairWorker:
         self._budget.withdraw(self.settings.name)  # it may be waiting for a slot of another pair
         while dispatcher.is_working and not listener.pair.has_ended and not self._over.is_set():
             dispatcher.turn()
-            dispatcher.news.wait(TURN)
+            dispatcher.news.wait(DISPATCHER_TURN)
         listener.stop()
         self.listener = None
 
@@ -234,11 +233,11 @@ class PairWorker:
                 fault.next_set_up = min(fault.next_set_up, time.monotonic())
             if dispatcher is not None and dispatcher.is_working:
                 dispatcher.turn()
-                dispatcher.news.wait(TURN)
+                dispatcher.news.wait(DISPATCHER_TURN)
             elif time.monotonic() >= fault.next_set_up or self._stopping.is_set():
                 return
             else:
-                self._hurry.wait(TURN)
+                self._hurry.wait(DISPATCHER_TURN)
 
     # --- opening -------------------------------------------------------------------------------------------------
 
@@ -247,7 +246,7 @@ class PairWorker:
 
         Returns the fault if the secondary cannot be used.
         """
-        retry = FIRST_RETRY
+        retry = FIRST_JOB_RETRY
         while not self._stopping.is_set():
             try:
                 self._listen_to(self._queues())
@@ -260,7 +259,7 @@ class PairWorker:
                 self.trouble = error
                 log.warning("%s: %s; retrying in %.0f s", self.settings.name, error, retry)
                 self._stopping.wait(retry)
-                retry = min(2 * retry, LONGEST_RETRY)
+                retry = min(2 * retry, LONGEST_JOB_RETRY)
         return None
 
     def _queues(self) -> Sequence[str]:

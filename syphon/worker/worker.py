@@ -17,14 +17,13 @@ from syphon.config import Config
 from syphon.control import FAULTED, STOPPED, ControlServer, Ending, Step
 from syphon.model import Faulted, NotAuthorized, SyphonError, duration
 from syphon.spark import Jobs, SparkWatch
+from syphon.time_budget import WORKER_TURN
 
 from .pair_worker import PairFault, PairWorker
 from .pauses import Pauses
 from .slots import SlotBudget
 
 log = logging.getLogger(__name__)
-
-TURN = 0.2
 
 
 class Worker:
@@ -75,7 +74,7 @@ class Worker:
         reason: SyphonError | None = None
         while not self._stopping.is_set() and reason is None:
             turned()
-            self._stopping.wait(TURN)
+            self._stopping.wait(WORKER_TURN)
             reason = (
                 self._watch.failure
                 or next(filter(None, (pair.failure for pair in self.pairs)), None)
@@ -138,7 +137,7 @@ class Worker:
             pair.silence()
         while self._ending.left_for(Step.SLOTS) and any(pair.is_working for pair in self.pairs):
             turned()
-            time.sleep(TURN / 4)
+            time.sleep(WORKER_TURN / 4)
         for pair in self.pairs:
             if pair.is_working:
                 log.warning("%s: some messages were still in flight; they are redelivered", pair.settings.name)

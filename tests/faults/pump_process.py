@@ -38,7 +38,7 @@ def main(options: dict[str, Any]) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     logging.getLogger("azure").setLevel(logging.ERROR)
     if "silence" in options:  # the default is a minute, which is too long for a test
-        wire.SILENCE = destination.ANSWER_WITHIN = options["silence"]
+        vars(wire)["WIRE_SILENCE"] = vars(destination)["SEND_ANSWER_WITHIN"] = options["silence"]
     reasons: Counter[str] = Counter()
 
     def record(outcome: Outcome) -> None:

@@ -14,9 +14,9 @@ from syphon.amqp.frames import AMQP_HEADER, Open, frame, read_performative
 from syphon.model import DestinationUnreachable, SyphonError
 from syphon.servicebus import Connection, Namespace
 from syphon.servicebus.cbs_tokens import Tokens
-from syphon.servicebus.connection import LONGEST_PAUSE, OPEN_WITHIN
-from syphon.servicebus.sdk_internals import IDLE_TIMEOUT, OpenSocket
+from syphon.servicebus.sdk_internals import OpenSocket
 from syphon.servicebus.wire import Wire
+from syphon.time_budget import IDLE_TIMEOUT, LONGEST_RECONNECT_PAUSE, OPEN_WITHIN
 
 from .network import Link
 from .scheduler import EPOCH
@@ -135,7 +135,10 @@ class Opening:
 
 
 def simulated_namespace(
-    process: SimulatedProcess, name: str, longest_pause: float = LONGEST_PAUSE, open_within: float = OPEN_WITHIN
+    process: SimulatedProcess,
+    name: str,
+    longest_pause: float = LONGEST_RECONNECT_PAUSE,
+    open_within: float = OPEN_WITHIN,
 ) -> Namespace:
     """The product's namespace. It opens its connections in virtual time."""
     openings: list[Opening] = []

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from syphon.control.control_server import LONGEST_HOLD, is_news
+from syphon.control.control_server import is_news
 from syphon.control.protocol import SlotOrder, SlotReport
-from syphon.control.reporter import ANSWER_WITHIN
 from syphon.control.slot_control import SlotControl
+from syphon.time_budget import LONGEST_HOLD, REPORT_ANSWER_WITHIN
 
 from .scheduler import Event, ProcessClock, VirtualTime
 from .threads import SimulatedProcess
@@ -102,7 +102,7 @@ class SimulatedControlClient:
 
         if not conditions.loses_reports:
             time.call_later(conditions.delay, self._control.arrive, report.model_dump_json(), answer)
-        if not answered.wait(ANSWER_WITHIN):
+        if not answered.wait(REPORT_ANSWER_WITHIN):
             raise TimeoutError("timed out")
         self.heard_at = process.clock.now()
         return orders[0]

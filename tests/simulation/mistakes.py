@@ -316,9 +316,9 @@ def forwards_each_delivery_of_a_message_that_came_again() -> Iterator[None]:
 @mistake
 def waits_without_end_for_an_answer() -> Iterator[None]:
     with (
-        replaced(syphon.servicebus.wire, "SILENCE", math.inf),
+        replaced(syphon.servicebus.wire, "WIRE_SILENCE", math.inf),
         replaced(syphon.servicebus.wire, "LATEST_ANSWER", math.inf),
-        replaced(syphon.transfer.destination, "ANSWER_WITHIN", math.inf),
+        replaced(syphon.transfer.destination, "SEND_ANSWER_WITHIN", math.inf),
     ):
         yield
 
@@ -330,7 +330,7 @@ mistake_of_the_worker = mistake_in(Mode.WORKER)
 
 @mistake_of_the_worker
 def takes_six_seconds_for_five() -> Iterator[None]:
-    with replaced(syphon.servicebus.pair, "GRACE", 6.0):
+    with replaced(syphon.servicebus.pair, "OTHER_SIDE_ENDS_WITHIN", 6.0):
         yield
 
 
@@ -345,7 +345,7 @@ def takes_a_lost_report_for_the_last_one() -> Iterator[None]:
 
 @mistake_of_the_worker
 def goes_on_without_its_driver() -> Iterator[None]:
-    with replaced(syphon.control.reporter, "SILENCE", math.inf):
+    with replaced(syphon.control.reporter, "DRIVER_SILENCE", math.inf):
         yield
 
 
@@ -369,7 +369,7 @@ def stays_silent_after_the_primary_was_away() -> Iterator[None]:
 
 @mistake_in(Mode.WORKER, first=1300)
 def never_asks_whether_it_has_credit() -> Iterator[None]:
-    with replaced(syphon.transfer.doorbell, "CHECK_EVERY", math.inf):
+    with replaced(syphon.transfer.doorbell, "DOORBELL_CHECK_EVERY", math.inf):
         yield
 
 

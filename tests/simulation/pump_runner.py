@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from syphon.model import Outcome, SyphonError
+from syphon.time_budget import PUMP_TICK
 from syphon.transfer import Pump, PumpOptions
-from syphon.transfer.pump import TICK
 
 from .connections import simulated_namespace
 from .incident import SimulatedFault
@@ -31,7 +31,7 @@ def holds(pump: Pump, lock_token: bytes) -> bool:
 
 def next_look(pump: Pump) -> Callable[[], float]:
     """When a pump next has something to do without traffic: a message may be sent, or locks have to be checked."""
-    return lambda: 0.0 if pump.is_paced else pump._ticked_at + TICK
+    return lambda: 0.0 if pump.is_paced else pump._ticked_at + PUMP_TICK
 
 
 class PumpRunner:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from syphon.control.protocol import HandOver
-from syphon.servicebus import NOTICING_PAUSE, Pair
+from syphon.servicebus import Pair
 from syphon.spark.jobs import JobResult
+from syphon.time_budget import BACKSTOP, DISPATCHER_TURN, LINGER, NOTICING_PAUSE
 from syphon.transfer import DestinationBackoff, Listener, PumpOptions
 from syphon.worker.backoffs import Backoffs
 from syphon.worker.dispatcher import Dispatcher
-from syphon.worker.pair_worker import BACKSTOP, LINGER, TURN
 from syphon.worker.slots import SlotBudget
 
 from .connections import simulated_namespace
@@ -87,7 +87,7 @@ class SimulatedWorker:
                 dispatcher.stop()
             if until is not None and not dispatcher.is_working:
                 break
-            dispatcher.news.wait(TURN)
+            dispatcher.news.wait(DISPATCHER_TURN)
         checker.check_totals(control)
         self.listener.stop()
         checker.check_pair(self.pair)

@@ -11,7 +11,7 @@ from syphon.status import otlp
 HOURS = 10_000.0
 
 if __name__ == "__main__":
-    otlp.TIMEOUT = HOURS
+    vars(otlp)["EXPORT_TIMEOUT"] = HOURS
     for end in (MeterProvider.shutdown, BatchProcessor.shutdown):
         end.__defaults__ = (HOURS * 1000,)  # how long it waits for its thread
     main()

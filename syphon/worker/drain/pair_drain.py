@@ -22,6 +22,7 @@ from syphon.model import (
 )
 from syphon.servicebus import Peeked, SideFault
 from syphon.spark import JobResult, Jobs
+from syphon.time_budget import DRAIN_QUIET, LONGEST_REST, SETTLING_INTERVAL, SHORTEST_REST
 from syphon.transfer import MOST_QUEUES, PumpOptions
 
 from ..backoffs import Backoffs
@@ -31,21 +32,15 @@ from .queue_drain import QueueDrain
 from .queue_state import DrainEvent, DrainState
 from .shared_limit import LimitShare, SharedLimit
 
-QUIET = 1.0
-"""Seconds without a message after which a slot ends: a peek then shows whether the queue is empty."""
 PER_SLOT = 5_000
 """Messages that justify one more slot."""
 NEED_A_PERSON = (DestinationMissing.__name__, DestinationDisabled.__name__)
 """The errors of a destination that does not recover by itself."""
-SETTLING_INTERVAL = 5.0
-"""Seconds between peeks into empty queues that must stay empty."""
 MOST_OTHERS = 250
 """Messages outside the filter in an empty queue that is peeked again: as many as one page holds."""
 LEAST_ATTEMPTS = 3
 """How many times a destination must have answered busy before its messages count as stuck: waiting for as long as the
 service demands is not an attempt."""
-SHORTEST_REST, LONGEST_REST = 2.0, 15.0
-"""Seconds between jobs on queues whose messages are locked, or whose destinations back off."""
 
 
 class PairDrain:
@@ -215,7 +210,7 @@ class PairDrain:
     def _pump_options(self, limit: int | None) -> PumpOptions:
         ttl = {} if self._options.ttl is None else {"ttl": self._options.ttl}
         filtered = {"messages": self._options.messages, "limit": limit}
-        return PumpOptions.for_pair(self.pair, lease=self._lease, quiet=QUIET, **filtered, **ttl)
+        return PumpOptions.for_pair(self.pair, lease=self._lease, quiet=DRAIN_QUIET, **filtered, **ttl)
 
     def _slots(self, most: int) -> int:
         """How many slots a job gets: more for a deep backlog. The counts may be wrong; one slot is always correct."""

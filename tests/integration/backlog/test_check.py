@@ -161,7 +161,7 @@ def test_a_claim_that_is_missing_is_named_with_the_role_that_has_it(emulator: Ba
 
 
 def test_silence_on_all_sides_ends_and_is_told_once_for_each_way_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight, "ANSWER_WITHIN", 0.2)
+    monkeypatch.setattr(preflight, "CHECK_ANSWER_WITHIN", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
         home, away = one.getsockname()[1], other.getsockname()[1]
         primary, secondary = (

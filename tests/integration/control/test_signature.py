@@ -152,7 +152,7 @@ def test_a_stranger_is_refused_before_the_message_is_read(driver: ControlServer)
 def test_strangers_cannot_keep_connections_and_slots_get_through(
     driver: ControlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # T4
-    for timer in ("LIFE", "REQUEST_WITHIN"):
+    for timer in ("CONNECTION_LIFE", "REQUEST_WITHIN"):
         monkeypatch.setattr(bounded_connections, timer, 3600.0)  # no connection ends for another reason
     working = HttpControlClient(driver.address)
     numbers = itertools.count(1)
@@ -183,7 +183,7 @@ def test_a_stranger_who_says_nothing_or_has_no_secret_is_cut_off(
     driver: ControlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # T4
     monkeypatch.setattr(bounded_connections, "REQUEST_WITHIN", 0.3)
-    monkeypatch.setattr(bounded_connections, "LIFE", 0.6)
+    monkeypatch.setattr(bounded_connections, "CONNECTION_LIFE", 0.6)
     for text in (b"", b"POST /rep", b"POST /report HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"):
         with (
             socket.create_connection((driver.address.host, driver.address.port), 30) as line,

@@ -13,9 +13,10 @@ import pytest
 from syphon.amqp import Timestamp
 from syphon.datasource import peek_read as reading
 from syphon.datasource.peek_read import ATTEMPTS, BROKEN, SequenceRange, Wanted, plan_ranges
-from syphon.datasource.read import CHECK_EVERY, POLL_EVERY, NewMessages, NumbersRestarted, Offsets
+from syphon.datasource.read import NewMessages, NumbersRestarted, Offsets
 from syphon.datasource.source_options import parse_options
 from syphon.emulator import Action, Fault, Operation
+from syphon.time_budget import STREAM_CHECK_EVERY, STREAM_POLL_EVERY
 from tests.support.spark_source import SourceBus, message
 from tests.support.waiting import eventually
 
@@ -167,7 +168,7 @@ def test_an_idle_stream_looks_once_a_second_however_often_spark_asks(bus: Source
         assert numbers(found.latest({queue: 0})) == {queue: 0}
     assert bus.peeks(queue) == 1
     bus.put(queue, *numbered(1, 3))
-    clock.time += POLL_EVERY
+    clock.time += STREAM_POLL_EVERY
     assert numbers(found.latest({queue: 0})) == {queue: 3}
     found.close()
 
@@ -244,7 +245,7 @@ def test_an_entity_that_was_deleted_and_made_again_is_an_error_and_not_a_silence
     assert found.latest(start) == start  # nothing is there yet
     bus.put(queue, *numbered(1, 3))
     assert found.latest(start) == start  # it is looked for from time to time
-    clock.time += CHECK_EVERY
+    clock.time += STREAM_CHECK_EVERY
     with pytest.raises(NumbersRestarted, match=r"'reborn' was deleted and made again: its message 1 .* number 5"):
         found.latest(start)
     found.close()
@@ -278,7 +279,7 @@ def test_an_entity_that_is_the_same_is_never_taken_for_another(bus: SourceBus) -
     found = new_messages(bus, queue, clock)
     assert found.latest(start) == start
     bus.take(queue, [9])
-    clock.time += CHECK_EVERY
+    clock.time += STREAM_CHECK_EVERY
     assert found.latest(start) == start
     assert found.latest({queue: 9}) == {queue: 9}  # a checkpoint without times
     found.close()
@@ -289,7 +290,7 @@ def refuse_connections(bus: SourceBus, times: int) -> None:
 
 
 def test_a_refused_connection_does_not_end_a_stream_or_a_plan(bus: SourceBus, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "PAUSE", 0.01)
+    monkeypatch.setattr(reading, "PEEK_RETRY_AFTER", 0.01)
     queue = bus.queue("refused-once")
     bus.put(queue, *numbered(1, 3))
     found = new_messages(bus, queue, Clock())
@@ -301,7 +302,7 @@ def test_a_refused_connection_does_not_end_a_stream_or_a_plan(bus: SourceBus, mo
 
 
 def test_an_unreachable_namespace_ends_a_plan_after_some_tries(bus: SourceBus, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "PAUSE", 0.01)
+    monkeypatch.setattr(reading, "PEEK_RETRY_AFTER", 0.01)
     queue = bus.queue("refused-always")
     refuse_connections(bus, ATTEMPTS)
     with pytest.raises(BROKEN):

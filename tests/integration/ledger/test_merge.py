@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from syphon.ledger.files import LocalFiles
-from syphon.ledger.merge import LONGEST_WAIT, MOST_FILES, Merger, StoredFile, merge
+from syphon.ledger.merge import MOST_FILES, Merger, StoredFile, merge
 from syphon.ledger.parquet import LARGEST
 from syphon.ledger.store import Ledger
+from syphon.time_budget import MERGE_LONGEST_WAIT
 from tests.support.ledger_rows import outcome, record
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def test_files_are_merged_when_they_are_many_or_much_or_old(tmp_path: Path) -> N
     add(1)
     merger.merge()
     assert len(files.names(FOLDER)) == 2
-    now += LONGEST_WAIT
+    now += MERGE_LONGEST_WAIT
     merger.merge()
     assert len(files.names(FOLDER)) == 1
     known.update(files.names(FOLDER))

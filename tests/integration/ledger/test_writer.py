@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from syphon import time_budget
 from syphon.ledger import writer as writer_module
 from syphon.ledger.files import LocalFiles
 from syphon.ledger.merge import StoredFile
@@ -143,7 +144,7 @@ def test_a_job_stays_open_when_its_driver_is_killed(tmp_path: Path, ledger: Ledg
 def test_rows_that_could_not_be_written_are_tried_again(
     writer: LedgerWriter, files: Faulty, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer_module, "RETRY_AFTER", 0.05)
+    monkeypatch.setattr(writer_module, "LEDGER_RETRY_AFTER", 0.05)
     files.full = True
     writer.open_job(JOB)
     assert "cannot be written: No space left on device" in writer.error
@@ -172,7 +173,7 @@ def test_where_nothing_can_be_written_the_oldest_rows_make_room_and_their_job_st
 ) -> None:
     first, second = packed_file([outcome(1)]), packed_file([outcome(2)], Origin("contoso", "job-2", 0, 0))
     monkeypatch.setattr(writer_module, "MOST_WAITING", len(first) + 10)
-    monkeypatch.setattr(writer_module, "RETRY_AFTER", 0.05)
+    monkeypatch.setattr(writer_module, "LEDGER_RETRY_AFTER", 0.05)
     for job in ("job-1", "job-2"):
         writer.open_job(JOB._replace(job=job))
     files.full = True
@@ -214,8 +215,8 @@ class Hanging(Faulty):
 
 @pytest.fixture
 def hanging(ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hanging:
-    monkeypatch.setattr(writer_module, "OPEN_WITHIN", 0.05)
-    monkeypatch.setattr(writer_module, "RETRY_AFTER", 0.05)
+    monkeypatch.setattr(writer_module, "RECORD_WITHIN", 0.05)
+    monkeypatch.setattr(writer_module, "LEDGER_RETRY_AFTER", 0.05)
     ledger.files = Hanging(tmp_path)
     return ledger.files
 
@@ -256,7 +257,7 @@ def test_jobs_that_began_while_the_ledger_hung_are_on_record_before_more_rows_ar
 def test_a_record_that_could_not_be_written_is_tried_again_while_its_job_runs(
     writer: LedgerWriter, files: Faulty, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # D17
-    monkeypatch.setattr(writer_module, "RETRY_AFTER", 0.05)
+    monkeypatch.setattr(writer_module, "LEDGER_RETRY_AFTER", 0.05)
     files.full = True
     writer.open_job(JOB)
     assert "cannot be written" in writer.error
@@ -298,7 +299,7 @@ def test_a_ledger_that_hangs_for_long_makes_room_for_new_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # D9
     monkeypatch.setattr(writer_module, "MOST_WAITING", 10)
-    monkeypatch.setattr(writer_module, "STALLED", 0.05)
+    monkeypatch.setattr(writer_module, "LEDGER_STALLED_AFTER", 0.05)
     ledger = Slow(tmp_path)
     writer = LedgerWriter(ledger)
     writer.start()
@@ -353,11 +354,11 @@ def test_a_writer_without_a_limit_waits_as_long_as_files_are_written_and_says_so
     def said(line: str) -> None:
         """Each job takes almost as long as the writer waits for one."""
         lines.append(line)
-        now[0] += writer_module.STALLED - 1
+        now[0] += time_budget.LEDGER_STALLED_AFTER - 1
         ledger.free.release()
 
     assert writer.finish(say=said)
-    assert now[0] > writer_module.STALLED
+    assert now[0] > time_budget.LEDGER_STALLED_AFTER
     assert lines[0] == "Writing the ledger: 3 jobs to go, 0 files written"
 
 
@@ -368,7 +369,7 @@ def test_a_writer_without_a_limit_gives_up_when_nothing_is_written_any_more(tmp_
     writer.close_job("job-1", (), [attempt(1)])
 
     def said(_: str) -> None:
-        now[0] += writer_module.STALLED
+        now[0] += time_budget.LEDGER_STALLED_AFTER
 
     assert not writer.finish(say=said)
     assert "not written in time" in writer.error
@@ -406,7 +407,7 @@ def test_what_a_job_has_counted_that_ends_meanwhile_is_on_record_before_the_next
 def test_jobs_that_wait_for_a_long_time_are_heard_of(
     files: Faulty, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer_module, "RETRY_AFTER", 0.05)
+    monkeypatch.setattr(writer_module, "LEDGER_RETRY_AFTER", 0.05)
     now = [0.0]
     writer = LedgerWriter(ledger, lambda: now[0])
     writer.start()
@@ -414,7 +415,7 @@ def test_jobs_that_wait_for_a_long_time_are_heard_of(
     monkeypatch.setattr(ledger, "put_attempts", Refused())
     writer.close_job("job-1", (), [attempt(7, 5)])
     writer.catch_up()
-    now[0] += writer_module.KEEP_ALIVE
+    now[0] += time_budget.LEDGER_KEEP_ALIVE_EVERY
     eventually(lambda: "job-1.progress" in files.names("open"), what="the job is heard of")
     ((job,), _) = ledger.open_jobs()
     assert job.queues[outcome().queue] == Counters(7, 5)
@@ -426,7 +427,7 @@ def test_thousands_of_jobs_that_wait_do_not_keep_the_writer_from_writing(ledger:
     writer = LedgerWriter(ledger, lambda: now[0])  # its thread does not run
     for number in range(1000):
         writer.close_job(f"job-{number}", (), [attempt(1)])
-    now[0] += writer_module.KEEP_ALIVE
+    now[0] += time_budget.LEDGER_KEEP_ALIVE_EVERY
     for times in (1, 2):
         writer._keep_alive()
         assert len(files.names("open")) == times * writer_module.KEPT_ALIVE

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from syphon import time_budget
 from syphon.amqp import Decimal128, Map, Section, section_bytes
 from syphon.backlog import fingerprint
 from syphon.backlog.dead_letters import read_dead_letters
@@ -23,8 +24,8 @@ from syphon.cli.dead_letters.import_ import line_ranges
 from syphon.emulator import Action, Fault, Operation
 from syphon.servicebus import Arrival, Connection, LinkState, wait_for_traffic
 from syphon.servicebus.queue_peek import peek
-from syphon.transfer import destination, settlement
 from syphon.transfer import outgoing as letter_import
+from syphon.transfer import settlement
 from syphon.transfer.dead_letter_replay import Removal
 from syphon.transfer.queue_transfer import QueueTransfer
 from tests.integration.operations.conftest import DEAD, FIRST, SECOND, Bench, Run, aliased, answer
@@ -400,7 +401,7 @@ def test_a_message_that_was_sent_again_because_no_answer_came_is_a_possible_dupl
 
     lost = Fault(Action.LOSE_REPLY, Operation.SEND, "orders", times=1)
     bench.emulator.call(lambda: bench.primary.faults.add(lost))
-    later = lambda: time.monotonic() + (destination.ANSWER_WITHIN if lost.struck else 0)  # noqa: E731
+    later = lambda: time.monotonic() + (time_budget.SEND_ANSWER_WITHIN if lost.struck else 0)  # noqa: E731
     monkeypatch.setattr("syphon.transfer.LetterImport", partial(letter_import.LetterImport, now=later))
     done = syphon(*arguments)
     assert lost.struck == 1

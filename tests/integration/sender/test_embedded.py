@@ -15,7 +15,8 @@ from syphon.emulator import Action, EntityStatus, Fault, Kind, Operation, Outage
 from syphon.emulator.broker.message import StoredState
 from syphon.model.errors import DestinationMissing, NotAuthorized
 from syphon.sender import embedded
-from syphon.sender.embedded import REST, EmbeddedSyphon
+from syphon.sender.embedded import EmbeddedSyphon
+from syphon.time_budget import EMBEDDED_REST
 from syphon.transfer import Pump
 from syphon.transfer.listener import Listener
 from tests.integration.sender.conftest import QUEUE_0, QUEUE_1, PairedEmulator, leftovers
@@ -172,10 +173,10 @@ def test_a_queue_that_cannot_be_received_from_is_listened_to_again_after_a_rest(
         cast(Pump, SimpleNamespace(queues=queues, backing_off=lambda: (), destinations=SimpleNamespace(recovered=list)))
     )
     assert armed == [QUEUE_1]
-    now = 1000.0 + REST - 0.1
+    now = 1000.0 + EMBEDDED_REST - 0.1
     syphon._arm_troubled()
     assert armed == [QUEUE_1]
-    now = 1000.0 + REST
+    now = 1000.0 + EMBEDDED_REST
     for _ in range(2):
         syphon._arm_troubled()
     assert armed == [QUEUE_1, QUEUE_0]

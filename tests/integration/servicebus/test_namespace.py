@@ -18,7 +18,8 @@ from syphon.emulator import Action, BackgroundEmulator, EmulatorSettings, Fault,
 from syphon.model.errors import DestinationBusy, DestinationUnreachable, Interrupted, NotAuthorized, SyphonError
 from syphon.servicebus.connection import Connection
 from syphon.servicebus.factory import namespace_of
-from syphon.servicebus.namespace import GIVE_UP_AFTER, HEARSAY, Namespace, NamespaceClosed, NamespaceStatus
+from syphon.servicebus.namespace import Namespace, NamespaceClosed, NamespaceStatus
+from syphon.time_budget import GIVE_UP_OPENING_AFTER, REACHED_ELSEWHERE_FOR
 from tests.support.waiting import eventually
 
 
@@ -174,7 +175,7 @@ def test_one_that_was_reached_elsewhere_counts_as_reachable_and_is_tried_at_once
     eventually(lambda: namespace.connection() is None and len(tried) == tries and opening() == 0)
     namespace.connection()
     assert namespace.error is None  # its own try has failed, and the other connection is newer than the failure
-    clock += HEARSAY
+    clock += REACHED_ELSEWHERE_FOR
     assert not namespace.is_reachable
     try_once(namespace, tried)  # the pauses have begun from the shortest again
     assert namespace.error is None  # told by `try_once`
@@ -309,7 +310,7 @@ def test_an_opening_without_end_is_given_up_and_closed_if_it_comes_late(emulator
         namespace = Namespace("contoso", connect, lambda: clock)
         assert namespace.connection() is None
         eventually(lambda: len(tried) == 1)
-        clock += GIVE_UP_AFTER - 0.001
+        clock += GIVE_UP_OPENING_AFTER - 0.001
         assert namespace.connection() is None
         assert namespace.error is None
         clock += 0.001

@@ -9,7 +9,8 @@ import pytest
 
 from syphon.config import Config
 from syphon.status import serving_status
-from syphon.status.history import WRITE_EVERY, LastSuccess
+from syphon.status.history import LastSuccess
+from syphon.time_budget import LAST_SUCCESS_EVERY
 from tests.support.status_server import PAIRS
 
 
@@ -40,7 +41,7 @@ def test_it_is_written_now_and_then_so_that_a_kill_forgets_little(tmp_path: Path
     kept = LastSuccess(state, now=lambda: clock[0])
     kept.succeeded("contoso", 1.0)
     assert LastSuccess(state).of("contoso") is None
-    clock[0] = WRITE_EVERY
+    clock[0] = LAST_SUCCESS_EVERY
     kept.succeeded("contoso", 2.0)
     assert LastSuccess(state).of("contoso") == 2.0
 

@@ -24,18 +24,12 @@ from syphon.ledger.store import Ledger
 from syphon.ledger.writer import LedgerWriter
 from syphon.model.outcomes import DestinationStats, QueueKey, Stats
 from syphon.spark.jobs import Jobs
-from syphon.status.backlog_counts import (
-    COUNT_DEAD_LETTERS_EVERY,
-    COUNT_EVERY,
-    RECOUNT_AFTER,
-    BacklogCount,
-    BacklogCounts,
-    QueueActivity,
-)
+from syphon.status.backlog_counts import BacklogCount, BacklogCounts, QueueActivity
 from syphon.status.logs import RecentEvents
-from syphon.status.observer import HUNG, Observer
+from syphon.status.observer import Observer
 from syphon.status.service import StatusService
 from syphon.status.snapshot import BacklogQueueState, DestinationState, MessageFlow, Severity, SideState
+from syphon.time_budget import COUNT_AGAIN_AFTER, COUNT_DEAD_LETTERS_EVERY, COUNT_EVERY, HUNG_AFTER
 from syphon.transfer import DestinationBackoff, WaitingMessages
 from syphon.worker.pair_worker import PairWorker
 from syphon.worker.pauses import Pause, Pauses
@@ -182,10 +176,10 @@ def test_a_loop_that_hangs_is_reported_and_so_is_a_listener(emulator: Background
         found.later = 0.0
         found.observer.loop_turned()
         assert found.observer.trouble() == ""
-        found.later = HUNG + 5
-        assert silent_for(r"the worker's loop has not turned for (\d+) s", found) >= HUNG + 5
+        found.later = HUNG_AFTER + 5
+        assert silent_for(r"the worker's loop has not turned for (\d+) s", found) >= HUNG_AFTER + 5
         found.observer.loop_turned()  # the loop is back, and by this clock the listener has been silent for as long
-        assert silent_for(r"the listener of contoso has not turned for (\d+) s", found) >= HUNG + 5
+        assert silent_for(r"the listener of contoso has not turned for (\d+) s", found) >= HUNG_AFTER + 5
 
 
 def silent_for(words: str, scene: Scene) -> int:
@@ -307,9 +301,9 @@ def test_a_count_made_wrong_by_new_messages_is_not_shown_and_is_asked_for_again_
         queue.asks(after=0)
         queue.activity = queue.activity._replace(moved=7)  # two more than the queue held
         assert queue.count().left(queue.activity) is None
-        assert queue.asks(after=RECOUNT_AFTER)
+        assert queue.asks(after=COUNT_AGAIN_AFTER)
         assert queue.count().left(queue.activity) == 0
-        assert not queue.asks(after=RECOUNT_AFTER)  # the count holds
+        assert not queue.asks(after=COUNT_AGAIN_AFTER)  # the count holds
 
 
 def test_dead_letters_are_counted_and_counted_again_later_because_a_person_may_put_them_back(

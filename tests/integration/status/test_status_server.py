@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from syphon import bounded_connections
-from syphon.status.observer import STARTING
 from syphon.status.snapshot import WorkerStatus
 from syphon.status.status_server import PortTaken
+from syphon.time_budget import STARTS_WITHIN
 from syphon.worker.pauses import Pause
 from tests.support.status_server import Served, answer_of, rest_of, served
 from tests.support.waiting import eventually
@@ -68,7 +68,7 @@ def test_while_it_starts_health_is_green_and_readiness_says_that_it_starts(local
 
 def test_health_reports_a_start_that_hangs(local: Served) -> None:
     began = local.observer._now()
-    local.observer._now = lambda: began + STARTING + 1
+    local.observer._now = lambda: began + STARTS_WITHIN + 1
     health = local.ask("/healthz")
     assert (health.status, health.body.partition(" after")[0]) == (503, "starting: Spark is not up")
 
@@ -294,7 +294,7 @@ def test_two_hundred_large_headers_do_no_harm(local: Served) -> None:
     ],
 )
 def test_the_server_closes_the_connection_of_a_slow_client(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_connections, "LIFE", 0.3)
+    monkeypatch.setattr(bounded_connections, "CONNECTION_LIFE", 0.3)
     with served() as running, running.connect() as connection:
         connection.sendall(text)
         heard = rest_of(connection)  # ends when the server hangs up, or fails after 30 s
@@ -303,7 +303,7 @@ def test_the_server_closes_the_connection_of_a_slow_client(text: bytes, monkeypa
 
 def test_a_connection_without_a_request_ends_sooner_than_one_with(monkeypatch: pytest.MonkeyPatch) -> None:  # T5
     monkeypatch.setattr(bounded_connections, "REQUEST_WITHIN", 0.3)
-    monkeypatch.setattr(bounded_connections, "LIFE", 3600.0)
+    monkeypatch.setattr(bounded_connections, "CONNECTION_LIFE", 3600.0)
     head = b"POST /pause HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Syphon: t\r\nContent-Length: 2\r\n\r\n"
     with served() as running:
 
@@ -322,7 +322,7 @@ def test_a_connection_without_a_request_ends_sooner_than_one_with(monkeypatch: p
 def test_the_oldest_connection_makes_room_and_a_probe_is_always_answered(  # T5
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for timer in ("LIFE", "REQUEST_WITHIN"):
+    for timer in ("CONNECTION_LIFE", "REQUEST_WITHIN"):
         monkeypatch.setattr(bounded_connections, timer, 3600.0)  # no connection ends for another reason
     with served() as running, ExitStack() as stack:
         silent = []

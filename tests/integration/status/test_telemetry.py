@@ -16,8 +16,9 @@ from syphon.control.totals import QueueTotals
 from syphon.model.outcomes import QueueKey, Stats
 from syphon.status import otlp
 from syphon.status.logs import RecentEvents
-from syphon.status.observer import SNAPSHOT_EVERY, Observer
+from syphon.status.observer import Observer
 from syphon.status.telemetry import Telemetry
+from syphon.time_budget import OBSERVE_EVERY
 from syphon.worker.pauses import Pauses
 from tests.support.otlp_collector import collector
 from tests.support.status_server import PAIRS
@@ -90,7 +91,7 @@ def test_a_collector_with_a_path_of_its_own_keeps_it() -> None:
 def test_a_collector_out_of_reach_is_logged_once_and_metrics_still_answer(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(otlp, "TIMEOUT", 0.2)  # the exporter retries until its time is over
+    monkeypatch.setattr(otlp, "EXPORT_TIMEOUT", 0.2)  # the exporter retries until its time is over
     with socket.socket() as taken, caplog.at_level(logging.INFO), telemetry() as made:
         taken.bind(("127.0.0.1", 0))  # no process listens there, and none can
         exporter = otlp.MetricExporter(f"http://127.0.0.1:{taken.getsockname()[1]}/v1/metrics")
@@ -108,5 +109,5 @@ def test_metrics_are_written_once_for_each_look_at_the_worker() -> None:
         made._observer._now = lambda: clock
         first = made.prometheus()
         assert made.prometheus() is first
-        clock += SNAPSHOT_EVERY
+        clock += OBSERVE_EVERY
         assert made.prometheus() is not first

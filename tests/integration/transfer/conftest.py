@@ -242,7 +242,7 @@ def namespaces() -> Iterator[TwoNamespaces]:
 def manual(monkeypatch: pytest.MonkeyPatch) -> Iterator[ManualTimeNamespaces]:
     clock = FakeClock(round(time.time() * 1000))  # tokens use the clock of the machine
     monkeypatch.setattr(pumping, "wall_clock", clock.now)
-    monkeypatch.setattr(pumping, "TICK", 0.0)  # at every turn, because the clock stands still
+    monkeypatch.setattr(pumping, "PUMP_TICK", 0.0)  # at every turn, because the clock stands still
     with emulator_with_backlog(clock) as emulator:
         namespaces = ManualTimeNamespaces(emulator, lambda: clock.now() / 1000)
         try:

@@ -8,6 +8,7 @@ from math import ceil
 
 import pytest
 
+from syphon import time_budget
 from syphon.emulator import Action, EntityStatus, Fault, Kind, Operation
 from syphon.model.entity_path import EntityPath
 from syphon.model.errors import DestinationBusy, DestinationMissing
@@ -27,7 +28,7 @@ def hurried(manual: ManualTimeNamespaces, monkeypatch: pytest.MonkeyPatch) -> It
     monkeypatch.setattr(destination, "STUCK", 1.0)
     began = manual.now()
     yield manual
-    assert manual.now() - began < destination.ANSWER_WITHIN
+    assert manual.now() - began < time_budget.SEND_ANSWER_WITHIN
 
 
 def run(
@@ -105,7 +106,7 @@ def test_one_that_never_answers_leaves_room_for_the_bytes_of_others(hurried: Man
 def test_a_destination_without_a_link_does_not_keep_its_messages_in_hand(  # S3
     manual: ManualTimeNamespaces, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(destination, "ANSWER_WITHIN", 40.0)
+    monkeypatch.setattr(destination, "SEND_ANSWER_WITHIN", 40.0)
     for name in ("dead", "waits", "later"):
         manual.queue(name)
     hung = manual.fault(Fault(Action.HANG, Operation.SEND, "dead"))

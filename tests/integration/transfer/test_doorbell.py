@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
+from syphon import time_budget
 from syphon.amqp import Message, Section
 from syphon.amqp.frames import EMPTY_FRAME
 from syphon.backlog import destination_of
@@ -277,10 +278,10 @@ def test_a_peer_that_falls_silent_is_noticed_and_the_poll_goes_on_elsewhere(
     idle.turn(lambda: idle.waiting() == 1)
     first = idle.connection
     idle.emulator.call(lambda: faults.begin_outage(Outage.HANG))
-    later = 2 * sdk_internals.IDLE_TIMEOUT - 5
+    later = 2 * time_budget.IDLE_TIMEOUT - 5
     first.tick()
     assert first.wire.failure is None
-    later = 2 * sdk_internals.IDLE_TIMEOUT + 5
+    later = 2 * time_budget.IDLE_TIMEOUT + 5
     first.tick()
     assert "silent for 120 seconds" in str(first.wire.failure)
     idle.emulator.call(faults.end_outage)

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 import pytest
 
 from syphon.emulator import Kind, Outage
-from syphon.servicebus.connection import HANDSHAKE_WITHIN, NOTICING_PAUSE, Connection
+from syphon.servicebus.connection import Connection
 from syphon.servicebus.namespace import Namespace
 from syphon.servicebus.pair import Pair
+from syphon.time_budget import HANDSHAKE_WITHIN, NOTICING_PAUSE
 from syphon.transfer import listener as listening_module
 from syphon.transfer.destinations import DestinationBackoff
 from syphon.transfer.listener import Listener
@@ -86,7 +87,7 @@ class Listening:
 
 @contextmanager
 def listening(namespaces: ManualTimeNamespaces, monkeypatch: pytest.MonkeyPatch) -> Iterator[Listening]:
-    monkeypatch.setattr(listening_module, "TURN", 0.02)
+    monkeypatch.setattr(listening_module, "LISTENER_TURN", 0.02)
     here = Listening(namespaces)
     here.listener.start()
     try:

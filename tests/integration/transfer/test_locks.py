@@ -13,10 +13,9 @@ import pytest
 from syphon.emulator import Action, Fault, Operation, QueueDescription
 from syphon.model.outcomes import Result
 from syphon.servicebus import Arrival, ManagementLinks
-from syphon.servicebus.wire import LATEST_ANSWER
+from syphon.time_budget import LATEST_ANSWER, SETTLED_WITHIN
 from syphon.transfer import Pump
 from syphon.transfer.locks import LockKeeper
-from syphon.transfer.queue_transfer import SETTLED_WITHIN
 from tests.integration.transfer.conftest import BACKLOG, PATIENT, ManualTimeNamespaces, TwoNamespaces, aliased
 
 

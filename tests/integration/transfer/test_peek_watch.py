@@ -12,10 +12,10 @@ from syphon.model import DestinationMissing, Renames
 from syphon.servicebus import MessageState
 from syphon.servicebus.connection import Connection
 from syphon.servicebus.runtime import wait_for_traffic
+from syphon.time_budget import LOCK_DURATION, PEEK_ALL_EVERY
 from syphon.transfer.destinations import DestinationBackoff
 from syphon.transfer.doorbell import Doorbell
-from syphon.transfer.locks import LOCK
-from syphon.transfer.peek_watch import ALL_AGAIN, Ring
+from syphon.transfer.peek_watch import Ring
 from syphon.worker.backoffs import Backoffs
 from syphon.worker.pauses import Pause, Pauses
 from tests.integration.transfer.conftest import BACKLOG, ManualTimeNamespaces, aliased
@@ -211,7 +211,7 @@ def test_after_a_transfer_a_destination_that_is_available_counts_as_emptied_and_
     watched.backoffs.forget("back")
     watched.arm(scan=False)
     assert (watched.rings, set(watched.bell.waiting)) == ([Ring.DEFERRED], {"dead"})
-    watched.namespaces.advance(LOCK)
+    watched.namespaces.advance(LOCK_DURATION)
     watched.until(lambda: watched.rings == [Ring.DEFERRED] * 2)
 
 
@@ -220,7 +220,7 @@ def test_what_somebody_else_has_deferred_is_found_after_some_hours(watched: Watc
     watched.defer("orders")
     watched.arm(scan=False)
     assert watched.rings == []
-    watched.namespaces.advance(ALL_AGAIN)
+    watched.namespaces.advance(PEEK_ALL_EVERY)
     watched.until(lambda: watched.rings == [Ring.DEFERRED])
 
 
@@ -282,7 +282,7 @@ def test_a_locked_message_does_not_ring_again_and_again_after_a_transfer_that_re
         watched.until(lambda: watched.rings == [Ring.NEW])
         watched.bell.arm(False)
         watched.until(lambda: watched.namespaces.credit() == 1)
-        watched.namespaces.advance(LOCK - 1)
+        watched.namespaces.advance(LOCK_DURATION - 1)
         watched.turn()
         assert watched.rings == [Ring.NEW]
         watched.namespaces.advance(1)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from syphon.emulator import Action, Fault, Kind, Operation, Outage
 from syphon.model.outcomes import Result
+from syphon.time_budget import UNREACHABLE_AFTER
 from syphon.transfer.pump import Ended
-from syphon.transfer.sides import UNREACHABLE_AFTER
 from tests.integration.transfer.conftest import BACKLOG, PATIENT, ManualTimeNamespaces, TwoNamespaces, aliased
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from syphon.emulator import Action, Fault, Operation, Outage
+from syphon.time_budget import FIRST_OPENING_WITHIN
 from syphon.transfer.pump import Ended
-from syphon.transfer.sides import OPENED_WITHIN
 from tests.integration.transfer.conftest import BACKLOG, ManualTimeNamespaces, aliased
 
 
@@ -27,7 +27,7 @@ def test_messages_in_hand_are_given_back_when_a_silent_primary_has_had_its_time(
         while pump.is_primary_connected:
             next(turns)
         for _ in range(4):
-            manual.advance(OPENED_WITHIN / 4)
+            manual.advance(FIRST_OPENING_WITHIN / 4)
             next(turns)
         assert (pump.queues[BACKLOG].ended, pump.counters.left) == (None, 0)
         manual.advance(0.1)

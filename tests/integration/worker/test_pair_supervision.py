@@ -173,9 +173,9 @@ def scene(
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A faulted pair is set up again soon."""
-    monkeypatch.setattr(pair_worker, "FIRST_SET_UP", 0.2)
-    monkeypatch.setattr(pair_worker, "LONGEST_SET_UP", 1.0)
-    monkeypatch.setattr(pair_worker, "PROVEN", 0.1)
+    monkeypatch.setattr(pair_worker, "FIRST_SET_UP_PAUSE", 0.2)
+    monkeypatch.setattr(pair_worker, "LONGEST_SET_UP_PAUSE", 1.0)
+    monkeypatch.setattr(pair_worker, "PROVEN_AFTER", 0.1)
 
 
 @pytest.mark.parametrize("wrong", ["two", "two-dr"])
@@ -283,7 +283,7 @@ def test_a_pair_is_set_up_again_only_when_its_old_slots_have_ended(
 def test_a_reload_sets_a_faulted_pair_up_at_once_and_a_stop_does_not_wait_for_its_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # X9
-    monkeypatch.setattr(pair_worker, "PROVEN", 0.1)
+    monkeypatch.setattr(pair_worker, "PROVEN_AFTER", 0.1)
     with scene(tmp_path, "two") as found:
         found.start()
         eventually(lambda: (fault := found.status_of("two").fault) and fault.next_try)

@@ -8,8 +8,9 @@ from typing import cast
 import pytest
 
 from syphon.control.protocol import SlotOrder, SlotReport
-from syphon.control.reporter import REPORT_EVERY, SHORTEST_PAUSE, SILENCE, DriverUnreachable, Reporter
+from syphon.control.reporter import DriverUnreachable, Reporter
 from syphon.servicebus import Runtime
+from syphon.time_budget import DRIVER_SILENCE, REPORT_EVERY, SHORTEST_REPORT_PAUSE
 
 
 class Driver:
@@ -102,7 +103,7 @@ def test_a_slot_reports_once_a_second() -> None:
 
 def test_a_slot_that_awaits_queues_lets_the_driver_hold_its_answers_and_asks_again_at_once() -> None:  # S10
     driver = Driver(awaits_queues=True)
-    assert driver.turn(4) == [SHORTEST_PAUSE] * 4
+    assert driver.turn(4) == [SHORTEST_REPORT_PAUSE] * 4
     assert driver.holds == [REPORT_EVERY] * 4
 
 
@@ -111,14 +112,14 @@ def test_a_driver_that_is_silent_or_has_said_stop_is_not_flooded(answer: SlotOrd
     """It holds no answers then, so nothing but the pause keeps the slot from asking twenty times a second."""
     driver = Driver(awaits_queues=True)
     driver.answers = [answer] * 3
-    assert driver.turn(4) == [REPORT_EVERY] * 3 + [SHORTEST_PAUSE]
+    assert driver.turn(4) == [REPORT_EVERY] * 3 + [SHORTEST_REPORT_PAUSE]
 
 
 def test_a_slot_stops_when_it_has_heard_nothing_for_five_seconds() -> None:  # X7
     driver = Driver()
     driver.answers = [NO_ANSWER] * 5
     driver.turn(5)
-    assert driver.time - 1000.0 == SILENCE + REPORT_EVERY
+    assert driver.time - 1000.0 == DRIVER_SILENCE + REPORT_EVERY
     assert driver.silences == 0
     driver.answers = [NO_ANSWER]
     driver.turn(1)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from syphon import time_budget
 from syphon.cost import estimate
 from syphon.cost.estimate import (
     LIST_PRICES,
@@ -29,7 +30,7 @@ from syphon.cost.estimate import (
 from syphon.model.errors import DestinationFull, DestinationMissing, SyphonError
 from syphon.sender import PairOptions
 from syphon.servicebus.queue_peek import PAGE
-from syphon.transfer import breaker, doorbell
+from syphon.transfer import breaker
 from syphon.transfer.pump_options import PERMANENT
 from syphon.yaml_settings import SettingsError
 
@@ -100,8 +101,11 @@ def test_a_message_crosses_between_the_regions_twice(prices: Prices, tmp_path: P
 
 def test_its_constants_are_those_of_the_transfer() -> None:
     assert PairOptions().ping_primary_interval == timedelta(seconds=estimate.PING_EVERY)
-    assert (estimate.LONG_POLL, estimate.LONGEST_PAUSE) == (doorbell.LONG_POLL, breaker.LONGEST_PAUSE)
-    assert breaker.RECHECK_AFTER == DestinationFull.retry_after == estimate.FIRST_PAUSE
+    assert (estimate.LONG_POLL, estimate.LONGEST_PAUSE) == (
+        time_budget.LONG_POLL,
+        time_budget.LONGEST_DESTINATION_PAUSE,
+    )
+    assert time_budget.RECHECK_AFTER == DestinationFull.retry_after == estimate.FIRST_PAUSE
     assert estimate.PEEK_PAGE == PAGE
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from syphon.spark.task import MOST_OF_A_CORE, SATURATED_AFTER, Load
+from syphon.spark.task import MOST_OF_A_CORE, Load
+from syphon.time_budget import SATURATED_AFTER
 
 TURN = 0.1
 """Seconds between two turns of the pump."""

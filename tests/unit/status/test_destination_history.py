@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from syphon.control.protocol import QueueReport, SlotReport
 from syphon.control.totals import QueueAttempt, QueueTotals
 from syphon.model.outcomes import DestinationStats, QueueKey, Stats
-from syphon.status.history import FRESH, DestinationHistory
+from syphon.status.history import DestinationHistory
 from syphon.status.snapshot import DestinationState, DestinationStatus
+from syphon.time_budget import SEEN_FOR
 from syphon.transfer import WaitingMessages
 from syphon.transfer.pump import DestinationBackoff
 
@@ -94,13 +95,13 @@ def test_the_messages_left_are_added_up_over_queues() -> None:
 def test_messages_that_started_no_job_keep_their_age_until_they_are_not_seen_any_more() -> None:
     scene = Scene()
     assert scene.look([FULL], {("q", "orders"): WaitingMessages(4, 800_000)})["orders"].left == 4
-    scene.now += FRESH - 1
+    scene.now += SEEN_FOR - 1
     scene.look()
     assert scene.history.oldest("q") == 800_000
     scene.now += 2
     assert scene.look()["orders"].state is DestinationState.BACKING_OFF  # the worker has not seen it accept a message
     assert scene.history.oldest("q") is None
-    scene.now += FRESH
+    scene.now += SEEN_FOR
     assert scene.look()["orders"].state is DestinationState.AVAILABLE
 
 

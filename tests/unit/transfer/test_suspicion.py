@@ -10,20 +10,11 @@ from syphon.amqp import data_section
 from syphon.backlog import BrokerStamps, Restored
 from syphon.model import EntityPath, Interrupted, MessageTooLarge
 from syphon.servicebus import Arrival, LinkState, Sent
+from syphon.time_budget import BETWEEN_SUSPECTS, ISOLATED_WITHIN
 from syphon.transfer.batches import MessageTransfer
 from syphon.transfer.destination import Destination, SendResults
 from syphon.transfer.pump import PERMANENT
-from syphon.transfer.suspicion import (
-    BETWEEN_ATTEMPTS,
-    ENOUGH,
-    FIRST_WAIT,
-    ISOLATED_WITHIN,
-    LONGEST_WAIT,
-    Isolation,
-    MessageKey,
-    Suspicion,
-    Verdict,
-)
+from syphon.transfer.suspicion import ENOUGH, FIRST_WAIT, LONGEST_WAIT, Isolation, MessageKey, Suspicion, Verdict
 
 NOW = 1000.0
 MESSAGES = [("backlog/0", number) for number in range(1, 11)]
@@ -86,7 +77,7 @@ def test_a_loss_during_which_others_had_something_under_way_says_nothing() -> No
 def test_a_batch_that_is_lost_alone_is_tried_in_halves_with_a_pause_for_the_others() -> None:
     suspicion = suspected()
     assert suspicion.lost(MESSAGES[:9], NOW, has_failed=False) is Verdict.BATCH
-    assert (suspicion.limit, suspicion.not_before) == (4, NOW + BETWEEN_ATTEMPTS)
+    assert (suspicion.limit, suspicion.not_before) == (4, NOW + BETWEEN_SUSPECTS)
     assert suspicion.lost(MESSAGES[:2], NOW, has_failed=False) is Verdict.BATCH
     assert suspicion.limit == 1
 

@@ -13,9 +13,10 @@ from syphon.model.outcomes import Counters, DestinationStats, Stats
 from syphon.servicebus import SideFault
 from syphon.spark.jobs import JobResult
 from syphon.spark.session_access import SparkLost
+from syphon.time_budget import FIRST_JOB_RETRY, SHORT_LEASE, SLOT_STARTS_WITHIN
 from syphon.transfer import DestinationBackoff, Ended, Ring, WaitingMessages
 from syphon.worker.backoffs import Backoffs
-from syphon.worker.dispatcher import FIRST_RETRY, SHORT_LEASE, STARTS_WITHIN, Dispatcher
+from syphon.worker.dispatcher import Dispatcher
 from syphon.worker.slots import SlotBudget
 
 QUEUES = tuple(f"contoso/x-servicebus-transfer/{number}" for number in range(4))
@@ -273,7 +274,7 @@ def test_a_slot_that_spark_has_no_place_for_holds_up_no_queue(scene: Scene) -> N
     scene.passes(LEASE + 1)  # its successor has been started, and does not report
     scene.rings(SECOND)
     assert SECOND in scene.jobs[0].orders
-    scene.passes(STARTS_WITHIN)
+    scene.passes(SLOT_STARTS_WITHIN)
     assert scene.jobs[0].is_told_to_stop  # its place is free then
     scene.jobs[0].ends(ended=Ended.STOPPED)
     assert any(SECOND in job.orders for job in scene.jobs)
@@ -363,7 +364,7 @@ def test_a_queue_that_came_too_late_for_a_slot_goes_to_the_next_one(scene: Scene
 
 
 def test_a_job_that_ends_with_an_error_is_tried_again_later_and_later(scene: Scene) -> None:
-    pause = FIRST_RETRY
+    pause = FIRST_JOB_RETRY
     for _ in range(3):
         scene.rings(FIRST)
         scene.jobs[0].reports()
@@ -385,7 +386,7 @@ def test_an_error_of_one_queue_does_not_touch_the_others(scene: Scene) -> None:
     assert scene.dispatcher.queues[FIRST].trouble == "the queue does not exist"
     assert scene.dispatcher.queues[SECOND].trouble == ""
     assert list(job.orders) == [SECOND]
-    scene.passes(FIRST_RETRY)
+    scene.passes(FIRST_JOB_RETRY)
     assert scene.listening.armed == [(FIRST, True)]
 
 
@@ -428,7 +429,7 @@ def test_without_the_primary_a_queue_is_listened_to_again_soon_and_not_at_once(s
     scene.jobs[0].reports()
     scene.jobs[0].ends_service(FIRST, Ended.PRIMARY_UNREACHABLE)
     assert (scene.listening.armed, scene.listening.times_missed) == ([], 1)
-    scene.passes(FIRST_RETRY)
+    scene.passes(FIRST_JOB_RETRY)
     assert scene.listening.armed == [(FIRST, True)]
 
 

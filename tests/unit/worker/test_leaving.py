@@ -16,6 +16,7 @@ from syphon.control import FAULTED, STOPPED, ControlServer, Ending
 from syphon.control.slot_control import SlotControl
 from syphon.servicebus import Peeked, SideFault
 from syphon.spark import JobResult, SparkLost, SparkWatch
+from syphon.time_budget import WORKER_TURN
 from syphon.worker import worker as worker_module
 from syphon.worker.drain import whole_drain
 from syphon.worker.drain.drain_options import DrainOptions
@@ -24,7 +25,7 @@ from syphon.worker.drain.result import DrainProgress
 from syphon.worker.drain.whole_drain import Drain
 from syphon.worker.engine import Engine
 from syphon.worker.pair_worker import PairFault, PairWorker
-from syphon.worker.worker import TURN, Worker
+from syphon.worker.worker import Worker
 from tests.unit.worker.test_pair_drain import PAIR
 
 QUEUE = QueueName("contoso/x-servicebus-transfer/0")
@@ -117,15 +118,15 @@ def test_a_worker_that_is_stopped_waits_for_its_slots_as_long_as_their_share(clo
     worker.stop()
     assert worker.run() is None
     assert pair.silenced == 0.0
-    assert pair.stopped == pytest.approx(STOPPED.slots, abs=TURN)
+    assert pair.stopped == pytest.approx(STOPPED.slots, abs=WORKER_TURN)
 
 
 def test_a_worker_with_a_fault_waits_for_its_slots_as_long_as_their_share(clock: Clock) -> None:  # C1, X9
     pair = StubPair(clock, is_working=True, fault=SideFault("primary", True, "The credentials are refused."))
     reason = worker_of(pair, clock).run()
     assert str(reason).endswith("the worker exits: the primary of contoso: The credentials are refused.")
-    assert pair.silenced == pytest.approx(TURN)
-    assert pair.stopped == pytest.approx(TURN + FAULTED.slots, abs=TURN)
+    assert pair.silenced == pytest.approx(WORKER_TURN)
+    assert pair.stopped == pytest.approx(WORKER_TURN + FAULTED.slots, abs=WORKER_TURN)
 
 
 def test_a_fault_shortens_the_ending_of_a_worker_that_was_told_to_stop(clock: Clock) -> None:  # X9
@@ -133,7 +134,7 @@ def test_a_fault_shortens_the_ending_of_a_worker_that_was_told_to_stop(clock: Cl
     worker = worker_of(pair, clock)
     worker.stop()
     worker._shut_down(LOST, lambda: None)
-    assert pair.stopped == pytest.approx(FAULTED.slots, abs=TURN)
+    assert pair.stopped == pytest.approx(FAULTED.slots, abs=WORKER_TURN)
 
 
 def test_a_worker_whose_slots_have_ended_leaves_at_once(clock: Clock) -> None:
@@ -147,7 +148,7 @@ def test_a_worker_whose_slots_have_ended_leaves_at_once(clock: Clock) -> None:
 def test_an_idle_worker_leaves_in_the_turn_in_which_the_jvm_is_found_gone(clock: Clock) -> None:  # X9
     pair = StubPair(clock, is_working=False)
     assert worker_of(pair, clock, lost_at=3).run() is LOST
-    assert pair.silenced == pair.stopped == pytest.approx(3 * TURN)
+    assert pair.silenced == pair.stopped == pytest.approx(3 * WORKER_TURN)
 
 
 # --- the drain ----------------------------------------------------------------------------------------------------

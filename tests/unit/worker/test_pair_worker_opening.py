@@ -12,8 +12,8 @@ import pytest
 from syphon.config import PairSettings, PipelineSettings, SideSettings
 from syphon.model import Faulted, Interrupted, SyphonError
 from syphon.servicebus import SideFault
+from syphon.time_budget import FIRST_JOB_RETRY, LONGEST_JOB_RETRY
 from syphon.worker import pair_worker
-from syphon.worker.dispatcher import FIRST_RETRY, LONGEST_RETRY
 from syphon.worker.pair_worker import PairWorker
 from syphon.worker.pauses import Pauses
 from syphon.worker.slots import SlotBudget
@@ -72,8 +72,8 @@ def test_an_outage_is_told_while_it_lasts_and_does_not_end_the_worker(monkeypatc
     assert opening.said == [away] * 9
     assert (opening.worker.trouble, opening.fault) == (None, None)
     assert opening.listens_to == ["backlog"]
-    assert opening.pauses[:3] == [FIRST_RETRY, 2 * FIRST_RETRY, 4 * FIRST_RETRY]
-    assert max(opening.pauses) == opening.pauses[-1] == LONGEST_RETRY
+    assert opening.pauses[:3] == [FIRST_JOB_RETRY, 2 * FIRST_JOB_RETRY, 4 * FIRST_JOB_RETRY]
+    assert max(opening.pauses) == opening.pauses[-1] == LONGEST_JOB_RETRY
 
 
 def test_a_namespace_that_cannot_be_used_is_a_fault_at_once(monkeypatch: pytest.MonkeyPatch) -> None:  # C3
