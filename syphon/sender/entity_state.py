@@ -94,8 +94,10 @@ class PrimaryEntity:
 
     def check(self, now: float) -> Iterator[Change]:
         """Fails the entity over if the failover interval has passed."""
-        failing_for = now - self._since
-        if failing_for < self._failover_interval or self.because is None:
+        due, failing_for = self._since + self._failover_interval, now - self._since
+        if (
+            now < due or self.because is None
+        ):  # compared as in `due()`: a watch that waits until then must not wait again
             return
         if self._happened(EntityEvent.INTERVAL_PASSED):
             self._since, self._ping_at = now, now + self._ping_interval

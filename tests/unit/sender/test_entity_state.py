@@ -37,6 +37,16 @@ def test_it_fails_over_when_the_interval_has_passed_without_a_success() -> None:
     assert entity.is_failed_over
 
 
+def test_it_fails_over_at_the_moment_that_it_is_due_whatever_the_rounding() -> None:  # F2
+    for tenths in range(1000):
+        entity = orders(failover_interval=0.7)
+        fail(entity, tenths / 10)
+        due = entity.due()
+        assert due is not None
+        list(entity.check(due))
+        assert entity.is_failed_over, tenths
+
+
 def test_the_interval_runs_from_the_first_failure_and_the_last_one_is_the_reason() -> None:  # F2
     entity = orders()
     fail(entity, 100.0)
