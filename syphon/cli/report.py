@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from syphon.command_options import END_TIME, TIME
-from syphon.model import ExitCode, InvalidOption, SyphonError
+from syphon.model import ExitCode, Extra, InvalidOption, SyphonError
 
-from .shared_options import Reads, load_settings, needs_spark
+from .shared_options import Reads, load_settings
 
 if TYPE_CHECKING:
     from syphon.config import PipelineSettings
@@ -43,7 +43,6 @@ _STARTS = "A worker or a drain creates it with the first transfer. A relative pa
     type=click.Path(path_type=Path, dir_okay=False),
     help="Also write the report as an HTML page.",
 )
-@needs_spark
 def report(
     config_file: Path | None,
     ledger: str | None,
@@ -77,6 +76,7 @@ def report(
     """
     from syphon.operations import is_local
 
+    Extra.SPARK.require("`syphon report`", "pyarrow")  # Spark itself reads large ledgers only
     pipeline = _pipeline(config_file, ledger, pair)
     _check(since, until, html_file)
     if ledger is not None and is_local(pipeline) and not Path(ledger).is_dir():

@@ -27,9 +27,10 @@ class Extra(StrEnum):
         """The modules of this extra that are not installed."""
         return [module for module in _MODULES[self] if not _is_installed(module)]
 
-    def require(self, what: str) -> None:
-        """Raise `ExtraMissing` if `what`, the subject of the sentence, lacks a module of this extra."""
-        if missing := self.missing:
+    def require(self, what: str, *modules: str) -> None:
+        """Raise `ExtraMissing` if `what`, the subject of the sentence, lacks one of these modules, or of all."""
+        missing = [module for module in self.missing if not modules or module in modules]
+        if missing:
             raise ExtraMissing(f"{what} needs packages that are not installed ({', '.join(missing)}): {self.remedy}")
 
 
