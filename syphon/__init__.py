@@ -23,5 +23,5 @@ if not TYPE_CHECKING:
         if name in __all__:
             from syphon.model import Extra
 
-            Extra.SPARK.require(f"syphon.{name}")
+            Extra.SPARK.require(f"syphon.{name}", "pyspark", "pyarrow")
         return _load(name)

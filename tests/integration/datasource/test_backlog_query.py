@@ -25,13 +25,14 @@ WITH_FILES = [
 
 
 @pytest.fixture(scope="module")
-def asked(spark: SparkSession) -> Iterator[SparkSession]:
+def asked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session with a view of five rows, a view of somebody else, and a table."""
+    place = tmp_path_factory.mktemp("stored")
     spark.range(5).selectExpr("id", "cast(id as string) as name", "array(1, 2) as numbers").createOrReplaceTempView(
         VIEW
     )
     spark.range(1).createOrReplaceTempView("other")
-    spark.sql("create table if not exists stored using parquet as select 1 as id")
+    spark.sql(f"create table stored using parquet location '{place}/files' as select 1 as id")
     yield spark
     spark.catalog.dropTempView(VIEW)
     spark.catalog.dropTempView("other")

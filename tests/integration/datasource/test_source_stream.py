@@ -246,7 +246,7 @@ def test_an_entity_that_was_deleted_and_made_again_is_an_error_and_not_a_silence
     bus.put(queue, *numbered(1, 3))
     assert found.latest(start) == start  # it is looked for from time to time
     clock.time += STREAM_CHECK_EVERY
-    with pytest.raises(NumbersRestarted, match=r"'reborn' was deleted and made again: its message 1 .* number 5"):
+    with pytest.raises(NumbersRestarted, match=r"'reborn' was deleted and created again: its message 1 .* number 5"):
         found.latest(start)
     found.close()
     bus.put(queue, *numbered(4, 9))
