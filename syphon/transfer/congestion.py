@@ -135,8 +135,6 @@ class Congestion:
             self._order = max(SLOWEST, START * (found if self._order is None else min(self._order, found)))
         if self._resumed_at is None:
             return  # nothing was accepted since the last cut: an outage, which says nothing about a rate
-        if rate is not None and now - self._bound_at > BINDING:
-            return  # the limit held nobody back: others, or requests of another kind, have used up the credits
         self._is_first = rate is None
         if rate is None:
             self._is_guess = found < max(FIRST_CEILING, EXACT * batch)

@@ -171,13 +171,3 @@ def test_a_limit_that_is_too_low_grows_before_the_plateau_ends() -> None:
         limit = congestion.limit(20.0 + 0.1 * step)
     assert limit is not None
     assert limit >= 300
-
-
-def test_a_busy_answer_to_other_requests_does_not_lower_a_limit_that_holds_nobody_back() -> None:
-    """Renewals and peeks of a small namespace are refused, too."""
-    service = Service(lambda _: 1000)
-    service.run(40)
-    service.run(20, demand=100)
-    before = service.congestion.limit(service.now)
-    service.congestion.busy(service.now)
-    assert service.congestion.limit(service.now) == before
