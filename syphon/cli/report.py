@@ -76,7 +76,7 @@ def report(
     """
     from syphon.operations import is_local
 
-    Extra.SPARK.require("`syphon report`", "pyarrow")  # Spark itself reads large ledgers only
+    Extra.SPARK.require("`syphon report`", "pyarrow", "jinja2")  # Spark itself reads large ledgers only
     pipeline = _pipeline(config_file, ledger, pair)
     _check(since, until, html_file)
     if ledger is not None and is_local(pipeline) and not Path(ledger).is_dir():

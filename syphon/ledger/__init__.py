@@ -1,8 +1,8 @@
 """The ledger: what happened to every message, as Parquet; its schema, its writer, and the report on it."""
 
-from .html import html_page
 from .parquet import avoid_loading_pandas, packed_file
 from .reader import LocalReader, SparkReader
+from .report_html import html_page
 from .report_query import query_report
 from .report_values import (
     DestinationReport,

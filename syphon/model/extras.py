@@ -36,7 +36,7 @@ class Extra(StrEnum):
 
 _MODULES = {
     # Java is not here: the machine may have one.
-    Extra.SPARK: ("pyspark", "pyarrow", "pandas", "opentelemetry.sdk", "prometheus_client"),
+    Extra.SPARK: ("pyspark", "pyarrow", "pandas", "jinja2", "opentelemetry.sdk", "prometheus_client"),
     Extra.WEBSOCKETS: ("websocket", "wsproto"),
     Extra.OTLP: ("opentelemetry.exporter.otlp.proto.http",),
     # What PySpark needs for Connect, whatever its version. Version 4 needs zstandard, too, and says so.

@@ -23,7 +23,7 @@ SOURCE = ("datasource.source", "datasource.read", "datasource.write")
 @pytest.mark.parametrize("modules", [TASK, pytest.param(SOURCE, marks=pytest.mark.spark4)])
 def test_a_task_needs_only_what_executors_have(modules: tuple[str, ...]) -> None:  # docs/clusters.md lists it
     """The driver's own libraries may be missing on an executor."""
-    missing = ("aiohttp", "click", "rich", "opentelemetry", "cryptography", "azure.mgmt")
+    missing = ("aiohttp", "click", "jinja2", "rich", "opentelemetry", "cryptography", "azure.mgmt")
     imports = ", ".join(f"syphon.{module}" for module in modules)
     code = f"import sys; sys.modules.update(dict.fromkeys({missing})); import {imports}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
