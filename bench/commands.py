@@ -45,7 +45,7 @@ def worker(place: Place, folder: Path, queues: int, rate: float | None = None) -
     with log_file.open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:  # noqa: S603
         try:
             deadline = time.monotonic() + WITHIN
-            while "listening to" not in log_file.read_text():
+            while "listening on" not in log_file.read_text():
                 if process.poll() is not None or time.monotonic() > deadline:
                     raise RuntimeError(f"the worker is not ready: {log_file.read_text()}")
                 time.sleep(0.1)
