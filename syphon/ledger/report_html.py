@@ -80,8 +80,8 @@ def _share(part: int, whole: int) -> str:
     return f"{max(percent, 0.1):.1f} %".replace(".0 %", " %")
 
 
-class Band(NamedTuple):
-    """Messages that waited for a time within bounds."""
+class WaitBar(NamedTuple):
+    """A bar of the chart: messages that waited for a time within bounds."""
 
     name: str
     forwarded: int
@@ -89,12 +89,12 @@ class Band(NamedTuple):
     left: int = 0
 
 
-def _bands(report: Report) -> list[Band]:
+def _bands(report: Report) -> list[WaitBar]:
     """The bands from the first to the last that has a message."""
     bounds = [band.below for band in report.waits]
     labels = [_band(lower, upper) for lower, upper in zip([None, *bounds], bounds, strict=False)]
     filled = [number for number, band in enumerate(report.waits) if band.messages]
-    return [Band(labels[number], report.waits[number].messages) for number in range(filled[0], filled[-1] + 1)]
+    return [WaitBar(labels[number], report.waits[number].messages) for number in range(filled[0], filled[-1] + 1)]
 
 
 def _band(lower: int | None, upper: int | None) -> str:
@@ -145,7 +145,7 @@ class Row(NamedTuple):
     rects: list[Rect]
 
 
-def _parts(line: TimelineStep | DestinationReport | Band) -> list[tuple[str, int]]:
+def _parts(line: TimelineStep | DestinationReport | WaitBar) -> list[tuple[str, int]]:
     return [("forwarded", line.forwarded), ("dead_lettered", line.dead_lettered), ("left", line.left)]
 
 
@@ -197,13 +197,13 @@ def _ceiling(amount: int) -> int:
         size *= 10
 
 
-def _horizontal_bars(lines: Sequence[DestinationReport | Band]) -> list[Row]:
+def _horizontal_bars(lines: Sequence[DestinationReport | WaitBar]) -> list[Row]:
     """A bar for each line."""
     longest = max((sum(amount for _, amount in _parts(line)) for line in lines), default=0) or 1
     return [_bar(line, number * BAR_ROW, longest) for number, line in enumerate(lines)]
 
 
-def _bar(line: DestinationReport | Band, y: int, longest: int) -> Row:
+def _bar(line: DestinationReport | WaitBar, y: int, longest: int) -> Row:
     name = line.name or "(no destination)"
     label = name if len(name) <= LONGEST_LABEL else name[: LONGEST_LABEL - 1] + "…"
     shown = [(kind, amount) for kind, amount in _parts(line) if amount]
@@ -215,5 +215,5 @@ def _bar(line: DestinationReport | Band, y: int, longest: int) -> Row:
     for (kind, _), width in zip(shown, widths, strict=True):
         rects.append(Rect(kind, f"{x:.3f}%", f"{width:.3f}%", f"{y + 21}", "9"))
         x += width
-    detail = plural(line.forwarded, "message") if isinstance(line, Band) else _detail(line)
+    detail = plural(line.forwarded, "message") if isinstance(line, WaitBar) else _detail(line)
     return Row(f"{name}: {detail}", label, sum(amount for _, amount in _parts(line)), y, rects)
