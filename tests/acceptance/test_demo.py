@@ -20,7 +20,7 @@ def test_the_demo_loses_nothing_and_says_so_even_on_a_machine_without_java(tmp_p
         command, capture_output=True, text=True, timeout=580, check=False, env=environment, cwd=tmp_path
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "'orders' is failed over" in done.stdout
+    assert "'orders' failed over" in done.stdout
     assert "'orders' is back" in done.stdout
     assert "300 sent, none failed" in done.stdout
     assert "300 of 300 arrived; sessions, time to live and schedule as the sender set them" in done.stdout

@@ -67,5 +67,5 @@ def test_the_paired_one_sends_all_its_orders_through_an_outage(emulator: Backgro
                 process.kill()
     assert process.returncode == 0, out
     assert at_home() | in_backlog() == {f"order-{number}" for number in range(count)}
-    assert "'orders' is failed over" in out
+    assert "'orders' failed over" in out
     assert "'orders' is back" in out

@@ -231,7 +231,7 @@ def test_messages_are_scheduled_by_way_of_the_backlog_and_cannot_be_cancelled(pa
     for payload in in_backlog(paired):
         due = Message(payload).application_properties().get("x-ms-scheduledenqueuetimeutc")
         assert due == Timestamp(round(DUE.timestamp() * 1000))
-    with pytest.raises(ValueError, match="by way of the backlog"):
+    with pytest.raises(ValueError, match="through the backlog"):
         sender.cancel_scheduled_messages(numbers)
 
 

