@@ -69,7 +69,7 @@ PUMP_TICK = 0.5
 PAUSED_BY_OS_AFTER = 0.5
 """Between two reads of the sockets: messages may have waited there while their locks ran."""
 UNREACHABLE_AFTER = 5.0
-"""Without a connection to the primary, after a failed attempt, the queues are given back to the driver."""
+"""Without a connection to the primary, after a failed attempt, the slot returns its queues to the driver."""
 FIRST_OPENING_WITHIN = 35.0
 """The same without a failed attempt: the first may still succeed."""
 LOCK_DURATION = 60.0

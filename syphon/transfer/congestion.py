@@ -8,7 +8,7 @@ requests to that entity. So each busy answer is expensive, and the controller wa
 - After a busy answer the limit begins at half of the *ceiling*, and grows by a tenth per second up to `rate_share` of
   it: the plateau. The rest is head-room for the other clients of the namespace.
 - A limit that grows slowly makes the next busy answer a measurement: the ceiling is between what was accepted in the
-  last second and the limit, which differ little, whoever else uses the namespace.
+  last second and the limit, which differ little, whatever else uses the namespace.
 - After a minute on the plateau (20 s if the ceiling is a guess) the limit grows again, until the service says no, or
   the limit no longer holds anybody back. A probe that fails doubles the next wait, to ten minutes at most.
 
