@@ -136,12 +136,16 @@ def check_session(session: SparkSession) -> None:
     a cluster that hands out keys.
     """
     setting = access_to(session).setting
-    if setting("spark.speculation", "false") == "true":
+
+    def is_on(name: str) -> bool:
+        return setting(name, "false").strip().lower() == "true"  # Spark reads `TRUE` as well
+
+    if is_on("spark.speculation"):
         raise SparkUnusable(
             "Spark's session has spark.speculation on: Spark would run a second copy of a slot beside the first, and "
             "both would receive. Set spark.speculation to false where the session is made, and start again."
         )
-    if setting("spark.dynamicAllocation.enabled", "false") == "true":
+    if is_on("spark.dynamicAllocation.enabled"):
         log.warning(
             "Spark's session has dynamic allocation on: Spark may end an executor while a slot works there. The slot's "
             "messages are redelivered when their locks expire. Set spark.dynamicAllocation.enabled to false, or keep "
@@ -152,8 +156,7 @@ def check_session(session: SparkSession) -> None:
 
         warn_of_plain_connection(session)
         return
-    is_open = setting("spark.authenticate", "false") != "true"
-    if is_open and cores_of(setting("spark.master", "local")) is None:
+    if not is_on("spark.authenticate") and cores_of(setting("spark.master", "local")) is None:
         log.warning(
             "Spark's session has no authentication: anyone on the network between driver and executors can read "
             "connection strings. Set spark.authenticate, and the other settings that docs/clusters.md names"

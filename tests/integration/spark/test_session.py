@@ -83,9 +83,10 @@ def session(**settings: str) -> Any:
     return SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: settings))
 
 
-def test_a_session_with_speculation_is_refused_with_the_reason_and_the_remedy() -> None:  # X1
+@pytest.mark.parametrize("value", ["true", "TRUE", " True "])
+def test_a_session_with_speculation_is_refused_with_the_reason_and_the_remedy(value: str) -> None:  # X1
     with pytest.raises(SparkUnusable, match=r"second copy of a slot.*Set spark\.speculation to false"):
-        check_session(session(**{"spark.speculation": "true"}))
+        check_session(session(**{"spark.speculation": value}))
 
 
 def test_dynamic_allocation_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
@@ -96,7 +97,7 @@ def test_dynamic_allocation_is_warned_of(caplog: pytest.LogCaptureFixture) -> No
 
 def test_a_cluster_without_authentication_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:  # T9
     with caplog.at_level(logging.WARNING):
-        check_session(session(**{"spark.master": "spark://host:7077", "spark.authenticate": "true"}))
+        check_session(session(**{"spark.master": "spark://host:7077", "spark.authenticate": "True"}))
         assert not caplog.records
         check_session(session(**{"spark.master": "spark://host:7077"}))
     assert "can read connection strings. Set spark.authenticate" in caplog.text
