@@ -33,6 +33,7 @@ class ServedNamespace:
 
     namespace: BrokerNamespace
     address: str
+    clock: FakeClock
 
     def connection_string(self, policy: str = "Root", key: str = KEY) -> str:
         return f"Endpoint=sb://{self.address}/;SharedAccessKeyName={policy};SharedAccessKey={key}"
@@ -42,12 +43,13 @@ class ServedNamespace:
 async def served(
     identity: NamespaceIdentity = CONTOSO, journal: Journal | None = None
 ) -> AsyncIterator[ServedNamespace]:
-    namespace = BrokerNamespace(identity, FakeClock(), journal or NoJournal())
+    clock = FakeClock()
+    namespace = BrokerNamespace(identity, clock, journal or NoJournal())
     runner = web.AppRunner(build_app(namespace))
     await runner.setup()
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
-        yield ServedNamespace(namespace, f"127.0.0.1:{runner.addresses[0][1]}")
+        yield ServedNamespace(namespace, f"127.0.0.1:{runner.addresses[0][1]}", clock)
     finally:
         await runner.cleanup()

@@ -26,7 +26,9 @@ from .namespace import BrokerNamespace, NamespaceIdentity
 from .properties import plain
 from .queue import MessageQueue, Settlement
 from .refusals import (
+    KNOW_MORE,
     BadArgument,
+    EntityExists,
     EntityNotFound,
     MessageNotFound,
     MessageSizeExceeded,
@@ -55,6 +57,7 @@ __all__ = [
     "CorrelationFilter",
     "DEFAULT_RULE",
     "EntityDescription",
+    "EntityExists",
     "EntityNotFound",
     "EntityRuntime",
     "EntityStatus",
@@ -64,6 +67,7 @@ __all__ = [
     "Filter",
     "Grant",
     "Journal",
+    "KNOW_MORE",
     "Kind",
     "MANAGEMENT_CREDITS",
     "MessageIds",

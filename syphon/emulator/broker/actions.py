@@ -48,6 +48,7 @@ class SqlAction:
 
     expression: str
     parameters: Mapping[str, object] = field(default_factory=dict)
+    requires_preprocessing: bool = False  # the service keeps it, and does nothing with it
     _statements: list[Statement] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -163,6 +163,7 @@ class EntityRuntime:
     scheduled: int = 0
     transfer: int = 0
     transfer_dead_letter: int = 0
+    keeps_order: bool = True
     subscription_count: int = 0
     sql_filter_count: int = 0
     correlation_filter_count: int = 0

@@ -7,6 +7,7 @@ could not forward. A batch is all or nothing: the entity checks every message be
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 from syphon.amqp import Value
@@ -224,6 +225,10 @@ class QueueEntity(ReceivableEntity):
         """Stores a batch that has been checked. This never fails."""
         self.touch()
         self.main.enqueue(self.admission.admit(self.description, messages))
+
+    def runtime(self) -> EntityRuntime:
+        has_partitions_of_sessions = self.description.enable_partitioning and self.description.requires_session
+        return replace(super().runtime(), keeps_order=not has_partitions_of_sessions)
 
     def update(self, description: QueueDescription) -> None:
         self.description = description

@@ -79,6 +79,7 @@ class SqlFilter:
 
     expression: str
     parameters: Mapping[str, object] = field(default_factory=dict)
+    requires_preprocessing: bool = False  # the service keeps it, and does nothing with it
     _condition: Condition = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

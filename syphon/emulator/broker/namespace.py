@@ -26,7 +26,7 @@ from .faults import FaultInjector
 from .journal import Journal
 from .message import BrokeredMessage, StoredState
 from .queue import MessageQueue
-from .refusals import BadArgument, EntityExists, EntityNotFound, NotAllowed, Unauthorized
+from .refusals import KNOW_MORE, BadArgument, EntityExists, EntityNotFound, NotAllowed, Unauthorized
 from .validation import as_stored, check_update, validate
 
 D = TypeVar("D", bound=EntityDescription)
@@ -302,7 +302,7 @@ class BrokerNamespace:
             raise self._taken(name)
 
     def _taken(self, path: str) -> EntityExists:
-        return EntityExists(f"The messaging entity '{self._address(path)}' already exists. {_MORE}")
+        return EntityExists(f"The messaging entity '{self._address(path)}' already exists. {KNOW_MORE}")
 
     def _check_forwarding(self, description: EntityDescription) -> None:
         if isinstance(description, TopicDescription):
@@ -389,11 +389,8 @@ class BrokerNamespace:
         return ()
 
 
-_MORE = "To know more visit https://aka.ms/sbResourceMgrExceptions."
-
-
 def _not_found(address: str) -> EntityNotFound:
-    return EntityNotFound(f"The messaging entity '{address}' could not be found. {_MORE}")
+    return EntityNotFound(f"The messaging entity '{address}' could not be found. {KNOW_MORE}")
 
 
 def _used_at(entity: QueueEntity | TopicEntity | SubscriptionEntity) -> Millis:

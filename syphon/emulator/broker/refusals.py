@@ -6,6 +6,9 @@ link, a management reply or an HTTP error. The broker does not know the protocol
 
 from __future__ import annotations
 
+KNOW_MORE = "To know more visit https://aka.ms/sbResourceMgrExceptions."
+"""The end of the service's texts about entities."""
+
 
 class Refusal(Exception):
     """The service refuses a request."""

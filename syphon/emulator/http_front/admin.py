@@ -10,14 +10,17 @@ from dataclasses import replace
 from aiohttp import web
 
 from ..broker import (
+    KNOW_MORE,
     AuthorizationRule,
     BadArgument,
     BrokerNamespace,
     Claim,
     EntityDescription,
+    EntityExists,
     EntityNotFound,
     NotImplementedHere,
     QueueDescription,
+    Refusal,
     RuleDescription,
     SubscriptionDescription,
     TopicDescription,
@@ -39,6 +42,12 @@ class AdministrationApi:
 
     async def answer(self, request: web.Request) -> web.Response:
         address = AdministrationPath.of(request.path)
+        try:
+            return await self._answer(request, address)
+        except (EntityExists, EntityNotFound) as refusal:
+            raise self._in_words_of_a_topic(refusal, address) from None
+
+    async def _answer(self, request: web.Request, address: AdministrationPath) -> web.Response:
         if not address.path and request.method == "GET":
             # No token is needed: people use this to test whether they can reach a namespace.
             return _empty_feed()
@@ -110,38 +119,44 @@ class AdministrationApi:
     def _put(self, request: web.Request, address: AdministrationPath, body: bytes) -> web.Response:
         given = atom.read_entry(body)
         update = "If-Match" in request.headers
+        put = atom.PutDescription(given, update=update)
         if address.topic is None:
-            return self._put_entity(request, atom.read_entity(address.path, given), update)
+            return self._put_entity(request, atom.read_entity(address.path, given), put)
         if address.subscription is None or (address.rules and address.rule is None):
             raise BadArgument(f"'{address.path}' is a list: name what is to be created or updated in it.")
         if address.rule is None:
             subscription, first_rule = atom.read_subscription(address.topic, address.subscription, given)
-            return self._put_subscription(request, subscription, first_rule, update)
+            return self._put_subscription(request, subscription, first_rule, put)
         rule = atom.read_rule_entry(address.rule, given)
-        put = self._broker.update_rule if update else self._broker.create_rule
-        return self._rule(request, address, put(address.topic, address.subscription, rule), created=not update)
+        keep = self._broker.update_rule if update else self._broker.create_rule
+        kept = keep(address.topic, address.subscription, rule)
+        return self._rule(request, address, kept, given=given, created=not update)
 
     def _put_entity(
-        self, request: web.Request, entity: QueueDescription | TopicDescription, update: bool
+        self, request: web.Request, entity: QueueDescription | TopicDescription, put: atom.PutDescription
     ) -> web.Response:
         entity = replace(entity, authorization_rules=tuple(map(_with_keys, entity.authorization_rules)))
         kept: EntityDescription
         if isinstance(entity, TopicDescription):
-            kept = (self._broker.update_topic if update else self._broker.create_topic)(entity)
+            kept = (self._broker.update_topic if put.update else self._broker.create_topic)(entity)
         else:
             queue = with_local_targets(entity, request, self._broker)
-            kept = (self._broker.update_queue if update else self._broker.create_queue)(queue)
-        return self._entity(request, kept, created=not update)
+            kept = (self._broker.update_queue if put.update else self._broker.create_queue)(queue)
+        return self._entity(request, kept, put)
 
     def _put_subscription(
-        self, request: web.Request, subscription: SubscriptionDescription, first_rule: RuleDescription, update: bool
+        self,
+        request: web.Request,
+        subscription: SubscriptionDescription,
+        first_rule: RuleDescription,
+        put: atom.PutDescription,
     ) -> web.Response:
         subscription = with_local_targets(subscription, request, self._broker)
-        if update:
+        if put.update:
             kept = self._broker.update_subscription(subscription)
         else:
             kept = self._broker.create_subscription(subscription, first_rule)
-        return self._entity(request, kept, created=not update)
+        return self._entity(request, kept, put)
 
     def _delete(self, address: AdministrationPath) -> web.Response:
         if address.topic is None:
@@ -165,24 +180,42 @@ class AdministrationApi:
             api_version=request.query.get("api-version", "2021-05"),
         )
 
-    def _entity(self, request: web.Request, entity: EntityDescription, *, created: bool = False) -> web.Response:
-        runtime = self._broker.runtime(entity.path)
-        return _entry(atom.entity_entry(entity, runtime, self._place(request), created=created), created=created)
+    def _entity(
+        self, request: web.Request, entity: EntityDescription, put: atom.PutDescription | None = None
+    ) -> web.Response:
+        entry = atom.entity_entry(entity, self._broker.runtime(entity.path), self._place(request), put=put)
+        return _entry(entry, created=put is not None and not put.update)
 
     def _rule(
-        self, request: web.Request, address: AdministrationPath, rule: RuleDescription, *, created: bool = False
+        self,
+        request: web.Request,
+        address: AdministrationPath,
+        rule: RuleDescription,
+        *,
+        given: Element | None = None,
+        created: bool = False,
     ) -> web.Response:
         path = address.subscription_path
         # Rules have no date of their own, and no client has needed one.
         created_at = self._broker.runtime(path).created_at
-        return _entry(atom.rule_entry(rule, path, created_at, self._place(request)), created=created)
+        return _entry(atom.rule_entry(rule, path, created_at, self._place(request), given=given), created=created)
+
+    def _in_words_of_a_topic(self, refusal: Refusal, address: AdministrationPath) -> Refusal:
+        """Subscriptions and rules have another text than queues and topics."""
+        if address.subscription is None:
+            return refusal
+        names = filter(None, (address.topic, address.subscription, address.rule))
+        entity = f"'{self._broker.name}:Topic:{'|'.join(names)}'"
+        if isinstance(refusal, EntityExists):
+            return EntityExists(f"The messaging entity {entity} already exists. {KNOW_MORE}")
+        return EntityNotFound(f"Entity {entity} was not found. {KNOW_MORE}")
 
 
 def _named(address: AdministrationPath, rules: Sequence[RuleDescription]) -> RuleDescription:
     for rule in rules:
         if rule.name.lower() == str(address.rule).lower():
             return rule
-    raise EntityNotFound(f"Entity '{address.topic}|{address.subscription}|{address.rule}' was not found.")
+    raise EntityNotFound(f"The rule '{address.rule}' was not found.")
 
 
 def _with_keys(rule: AuthorizationRule) -> AuthorizationRule:

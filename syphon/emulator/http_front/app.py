@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ from ..broker import BrokerNamespace, ConnectionDropped, EntityNotFound, Journal
 from .admin import AdministrationApi
 from .arm import ResourceManagerApi
 from .control import add_control_routes
-from .requests import entity_of, is_control, is_resource_manager
+from .requests import AdministrationPath, entity_of, is_control, is_resource_manager
 from .xml_elements import element, serialize, text
 
 log = logging.getLogger(__name__)
@@ -128,7 +129,8 @@ _CODES = {401: "AuthenticationFailed", 403: "AuthorizationFailed", 404: "Resourc
 
 
 _SUB_CODES = {404: 40400, 409: 40900}
-"""The sub-codes that the service writes before a refusal."""
+"""The sub-codes that the service writes before a refusal about a queue or topic; subscriptions and rules have none."""
+_SUB_CODE = re.compile(r"SubCode=\d+\. ")
 
 
 def refused(path: str, refusal: Refusal) -> web.Response:
@@ -137,7 +139,9 @@ def refused(path: str, refusal: Refusal) -> web.Response:
         code = _CODES.get(refusal.status) or HTTPStatus(refusal.status).phrase.title().replace(" ", "")
         return web.json_response({"error": {"code": code, "message": refusal.description}}, status=refusal.status)
     detail = refusal.description
-    if refusal.status in _SUB_CODES and not detail.startswith("SubCode="):
+    if AdministrationPath.of(path).topic is not None:
+        detail = _SUB_CODE.sub("", detail, count=1)
+    elif refusal.status in _SUB_CODES and not detail.startswith("SubCode="):
         detail = f"SubCode={_SUB_CODES[refusal.status]}. {detail}"
     # The service adds a tracking id for its support. Ours says in a log that the emulator wrote it.
     trail = (

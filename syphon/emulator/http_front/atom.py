@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -25,10 +25,12 @@ from ..broker import (
 from ..clock import Millis
 from . import xml_elements
 from .entity_properties import (
+    ACCESSED,
     COUNTS,
     QUEUE,
     SUBSCRIPTION,
     TOPIC,
+    UPDATED,
     NestedProperty,
     Property,
     PropertyType,
@@ -37,7 +39,7 @@ from .entity_properties import (
     properties_of,
     read_settings,
 )
-from .iso_times import write_instant, write_second
+from .iso_times import NEVER, NEVER_LOCAL, read_duration, write_instant, write_second
 from .rules import read_rule, rule_element
 from .xml_elements import Element, connect, element, text
 
@@ -121,32 +123,72 @@ class DocumentContext:
     api_version: str
 
 
+class PutDescription:
+    """The description that a client has put. The answer repeats it: it has durations as the client wrote them.
+
+    The answer to an update of a queue or topic has nothing else: no counts, no dates and no defaults. That of a
+    subscription has dates, and none of them is older than the update.
+    """
+
+    def __init__(self, given: Element, *, update: bool) -> None:
+        self.update = update
+        self._texts = xml_elements.texts(given)
+        self._nested = {_local(child) for child in given if len(child)}
+
+    def names(self, name: str) -> bool:
+        return name in self._texts or name in self._nested
+
+    def duration(self, name: str, kept: Millis) -> str | None:
+        """A duration as the client wrote it, if the service has kept it."""
+        given = self._texts.get(name)
+        return given.strip() if given is not None and read_duration(given) == kept else None
+
+
 def entity_entry(
     entity: EntityDescription,
     runtime: EntityRuntime,
     place: DocumentContext,
     *,
-    created: bool = False,
+    put: PutDescription | None = None,
     base: str | None = None,
 ) -> Element:
-    """Writes an entry. A new entity has no counts yet. An entry in a feed names the feed as its base."""
+    """Writes an entry: as it is kept or, with `put`, as the answer to a PUT. In a feed it names the feed as base."""
     name = type(entity).__name__
     content = element(name, **{"xmlns": xml_elements.CONNECT, "xmlns:i": xml_elements.INSTANCE})
+    is_subscription = isinstance(entity, SubscriptionDescription)
+    if put is not None and put.update and is_subscription:
+        runtime = replace(runtime, created_at=runtime.updated_at)
     for item in properties_of(entity, place.api_version):
-        made = _property(item, entity, runtime, place, created)
+        if put is not None and not _is_in_answer(item, put, is_subscription):
+            continue
+        made = _property(item, entity, runtime, place, put)
         if made is not None:
             content.append(made)
     # Only queues and topics have an author.
-    author = None if isinstance(entity, SubscriptionDescription) else place.namespace
-    return _entry(
-        place, entity.path, entity.name, content, (runtime.created_at, runtime.updated_at), author=author, base=base
-    )
+    author = None if is_subscription else place.namespace
+    published = None if put is not None and put.update and not is_subscription else runtime.created_at
+    return _entry(place, entity.path, entity.name, content, (published, runtime.updated_at), author=author, base=base)
+
+
+def _is_in_answer(item: Property, put: PutDescription, is_subscription: bool) -> bool:
+    """Whether the answer to a PUT has a property."""
+    if put.update and not is_subscription:
+        return put.names(item.value if isinstance(item, NestedProperty) else item.name)
+    later = item.later if isinstance(item, RuntimeProperty) else item is NestedProperty.COUNT_DETAILS
+    return not later
 
 
 def rule_entry(
-    rule: RuleDescription, path: str, created_at: Millis, place: DocumentContext, *, base: str | None = None
+    rule: RuleDescription,
+    path: str,
+    created_at: Millis,
+    place: DocumentContext,
+    *,
+    given: Element | None = None,
+    base: str | None = None,
 ) -> Element:
-    content = rule_element(rule, created_at)
+    """Writes an entry: what is kept or, with `given`, the answer to a PUT of that description."""
+    content = rule_element(rule, created_at, given)
     return _entry(place, f"{path}/rules/{rule.name}", rule.name, content, (created_at, created_at), base=base)
 
 
@@ -214,7 +256,7 @@ def _entry(
     path: str,
     name: str,
     content: Element,
-    times: tuple[Millis, Millis],
+    times: tuple[Millis | None, Millis],
     *,
     author: str | None = None,
     base: str | None = None,
@@ -226,7 +268,7 @@ def _entry(
         "entry",
         text("id", address),
         _title(name),
-        text("published", write_second(times[0])),
+        None if times[0] is None else text("published", write_second(times[0])),
         text("updated", write_second(times[1])),
         None if author is None else element("author", text("name", author)),
         _link("self", address),
@@ -255,20 +297,30 @@ def _content(description: Element) -> Element:
 
 
 def _property(
-    item: Property, entity: EntityDescription, runtime: EntityRuntime, place: DocumentContext, created: bool
+    item: Property,
+    entity: EntityDescription,
+    runtime: EntityRuntime,
+    place: DocumentContext,
+    put: PutDescription | None,
 ) -> Element | None:
     match item:
         case SettingProperty(name, kind):
             value = item.plain(entity)
+            if put is not None and kind is PropertyType.DURATION:
+                value = put.duration(name, getattr(entity, item.field)) or value
             if value is None and name == "MaxMessageSizeInKilobytes":
                 value = default_message_size(place.tier)
             if kind is PropertyType.ENTITY and value is not None:
                 value = f"sb://{place.host}/{value}"
             return None if value is None else text(name, _spelled(value))
-        case RuntimeProperty(name, fact, later):
-            return None if created and later else text(name, _spelled(fact(runtime)))
+        case RuntimeProperty(name, fact):
+            if put is not None and name == ACCESSED and isinstance(entity, SubscriptionDescription):
+                return text(name, NEVER_LOCAL)
+            if put is not None and name == UPDATED and put.update and not isinstance(entity, SubscriptionDescription):
+                return text(name, NEVER)
+            return text(name, _spelled(fact(runtime)))
         case NestedProperty.COUNT_DETAILS:
-            return None if created else _count_details(runtime)
+            return _count_details(runtime)
         case NestedProperty.AUTHORIZATION_RULES:
             rules = () if isinstance(entity, SubscriptionDescription) else entity.authorization_rules
             return element(item.value, *map(_authorization_rule, rules))

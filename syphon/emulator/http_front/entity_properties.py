@@ -107,8 +107,10 @@ COUNTS: Mapping[str, Callable[[EntityRuntime], int]] = {
     "TransferDeadLetterMessageCount": lambda runtime: runtime.transfer_dead_letter,
 }
 
+UPDATED, ACCESSED = "UpdatedAt", "AccessedAt"
+
 LARGE_MESSAGES = "2021-05"
-"""The first API version in which an entity has a largest message."""
+"""The first API version in which an entity has a largest message, and a subscription says that no client owns it."""
 FILTER_COUNTS = "2024-05"
 """The first API version in which a topic counts the filters of its subscriptions."""
 
@@ -116,8 +118,9 @@ _SIZE = RuntimeProperty("SizeInBytes", lambda runtime: runtime.size_in_bytes)
 _MESSAGES = RuntimeProperty("MessageCount", lambda runtime: runtime.message_count)
 _ANONYMOUS = RuntimeProperty("IsAnonymousAccessible", lambda _: False)
 _CREATED = RuntimeProperty("CreatedAt", lambda runtime: write_instant(runtime.created_at))
-_UPDATED = RuntimeProperty("UpdatedAt", lambda runtime: write_instant(runtime.updated_at))
-_ACCESSED = RuntimeProperty("AccessedAt", lambda runtime: write_instant(runtime.accessed_at), later=True)
+_UPDATED = RuntimeProperty(UPDATED, lambda runtime: write_instant(runtime.updated_at))
+_ACCESSED = RuntimeProperty(ACCESSED, lambda runtime: write_instant(runtime.accessed_at), later=True)
+_METADATA = SettingProperty("UserMetadata", PropertyType.TEXT)
 _AVAILABLE = RuntimeProperty("EntityAvailabilityStatus", lambda _: "Available")
 
 QUEUE: tuple[Property, ...] = (
@@ -138,14 +141,14 @@ QUEUE: tuple[Property, ...] = (
     _CREATED,
     _UPDATED,
     _ACCESSED,
-    RuntimeProperty("SupportOrdering", lambda _: True),
+    _METADATA,
+    RuntimeProperty("SupportOrdering", lambda runtime: runtime.keeps_order),
     NestedProperty.COUNT_DETAILS,
     SettingProperty("AutoDeleteOnIdle", PropertyType.DURATION),
     SettingProperty("EnablePartitioning", PropertyType.FLAG),
     _AVAILABLE,
     SettingProperty("EnableExpress", PropertyType.FLAG),
     SettingProperty("ForwardTo", PropertyType.ENTITY),
-    SettingProperty("UserMetadata", PropertyType.TEXT),
     SettingProperty("ForwardDeadLetteredMessagesTo", PropertyType.ENTITY),
     SettingProperty("MaxMessageSizeInKilobytes", PropertyType.NUMBER, since=LARGE_MESSAGES),
 )
@@ -164,6 +167,7 @@ TOPIC: tuple[Property, ...] = (
     _CREATED,
     _UPDATED,
     _ACCESSED,
+    _METADATA,
     SettingProperty("SupportOrdering", PropertyType.FLAG),
     NestedProperty.COUNT_DETAILS,
     RuntimeProperty("SubscriptionCount", lambda runtime: runtime.subscription_count, later=True),
@@ -176,7 +180,6 @@ TOPIC: tuple[Property, ...] = (
     _AVAILABLE,
     RuntimeProperty("EnableSubscriptionPartitioning", lambda _: False),
     SettingProperty("EnableExpress", PropertyType.FLAG),
-    SettingProperty("UserMetadata", PropertyType.TEXT),
     SettingProperty("MaxMessageSizeInKilobytes", PropertyType.NUMBER, since=LARGE_MESSAGES),
 )
 
@@ -193,12 +196,13 @@ SUBSCRIPTION: tuple[Property, ...] = (
     SettingProperty("ForwardTo", PropertyType.ENTITY),
     _CREATED,
     _UPDATED,
-    _ACCESSED,
+    RuntimeProperty(ACCESSED, lambda runtime: write_instant(runtime.accessed_at or runtime.created_at)),
+    _METADATA,
     NestedProperty.COUNT_DETAILS,
     SettingProperty("ForwardDeadLetteredMessagesTo", PropertyType.ENTITY),
     SettingProperty("AutoDeleteOnIdle", PropertyType.DURATION),
     _AVAILABLE,
-    SettingProperty("UserMetadata", PropertyType.TEXT),
+    RuntimeProperty("IsClientAffine", lambda _: False, since=LARGE_MESSAGES),
 )
 
 

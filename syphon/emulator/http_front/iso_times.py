@@ -16,6 +16,8 @@ from ..clock import FOREVER, Millis
 FOREVER_TEXT: Final = "P10675199DT2H48M5.4775807S"
 NEVER: Final = "0001-01-01T00:00:00Z"
 """DateTime.MinValue: the service writes it for an event that has not happened yet."""
+NEVER_LOCAL: Final = "0001-01-01T00:00:00"
+"""The same as the answers to a PUT of a subscription have it."""
 
 _TICKS_IN_MILLISECOND = 10_000
 _LONGEST = 2**63 - 1

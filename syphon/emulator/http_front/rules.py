@@ -44,6 +44,7 @@ _CORRELATION = {
     "ContentType": "content_type",
 }
 _INTEGERS = frozenset({"byte", "unsignedByte", "short", "unsignedShort", "int", "unsignedInt", "long", "unsignedLong"})
+_PREPROCESSING = "RequiresPreprocessing"
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -62,7 +63,13 @@ def _read_action(given: Element) -> SqlAction | None:
             f"SubCode=40000. '{kind_of(action)}' is not a kind of action: give SqlRuleAction or EmptyRuleAction as the "
             "type of Action."
         )
-    return SqlAction(texts(action).get("SqlExpression", ""), _read_values(action.find(connect("Parameters"))))
+    return SqlAction(*_read_sql(action))
+
+
+def _read_sql(given: Element) -> tuple[str, dict[str, object], bool]:
+    values = texts(given)
+    parameters = _read_values(given.find(connect("Parameters")))
+    return values.get("SqlExpression", ""), parameters, _FLAGS.get(values.get(_PREPROCESSING, ""), False)
 
 
 def _read_filter(given: Element) -> Filter:
@@ -72,7 +79,7 @@ def _read_filter(given: Element) -> Filter:
         case "FalseFilter":
             return FalseFilter()
         case "SqlFilter":
-            return SqlFilter(texts(given).get("SqlExpression", ""), _read_values(given.find(connect("Parameters"))))
+            return SqlFilter(*_read_sql(given))
         case "CorrelationFilter":
             asked = texts(given)
             return CorrelationFilter(
@@ -118,31 +125,32 @@ def _read_value(key: str, kind: str, given: str) -> object:
     raise BadArgument(f"SubCode=40000. The value '{given[:100]}' of '{key}' in the rule is not a valid '{kind}'.")
 
 
-def rule_element(rule: RuleDescription, created_at: Millis) -> Element:
+def rule_element(rule: RuleDescription, created_at: Millis, given: Element | None = None) -> Element:
+    """Writes a rule: as it is kept or, with `given`, as the answer to a PUT of that description."""
     return element(
         "RuleDescription",
-        _filter_element(rule.filter),
-        _action_element(rule.action),
+        _filter_element(rule.filter, given),
+        _action_element(rule.action, given),
         text("CreatedAt", write_instant(created_at)),
         text("Name", rule.name),
         **{"xmlns": CONNECT, "xmlns:i": INSTANCE},
     )
 
 
-def _action_element(action: SqlAction | None) -> Element:
+def _action_element(action: SqlAction | None, given: Element | None) -> Element:
     if action is None:
         return typed("Action", "EmptyRuleAction")
-    return _sql_element("Action", "SqlRuleAction", action.expression, action.parameters)
+    return _sql_element("Action", "SqlRuleAction", action, given)
 
 
-def _filter_element(condition: Filter) -> Element:
+def _filter_element(condition: Filter, given: Element | None) -> Element:
     match condition:
         case TrueFilter():
-            return _sql_element("Filter", "TrueFilter", "1=1", {})
+            return typed("Filter", "TrueFilter", text("SqlExpression", "1=1"), _compatibility())
         case FalseFilter():
-            return _sql_element("Filter", "FalseFilter", "1=0", {})
+            return typed("Filter", "FalseFilter", text("SqlExpression", "1=0"), _compatibility())
         case SqlFilter():
-            return _sql_element("Filter", "SqlFilter", condition.expression, condition.parameters)
+            return _sql_element("Filter", "SqlFilter", condition, given)
         case CorrelationFilter():
             asked = {name: getattr(condition, field) for name, field in _CORRELATION.items()}
             return typed(
@@ -153,18 +161,27 @@ def _filter_element(condition: Filter) -> Element:
             )
 
 
-def _sql_element(name: str, kind: str, expression: str, parameters: Mapping[str, object]) -> Element:
+def _sql_element(name: str, kind: str, sql: SqlFilter | SqlAction, given: Element | None) -> Element:
+    # A rule that is read has an element for parameters, empty or not. The answer to a PUT has an empty one only if
+    # the client wrote one.
+    has_empty = given is None or given.find(f"{connect(name)}/{connect('Parameters')}") is not None
     return typed(
         name,
         kind,
-        text("SqlExpression", expression),
-        text("CompatibilityLevel", "20"),
-        _values_element("Parameters", parameters),
+        text("SqlExpression", sql.expression),
+        _compatibility(),
+        _values_element("Parameters", sql.parameters),
+        text(_PREPROCESSING, "true") if sql.requires_preprocessing else None,
+        element("Parameters") if has_empty and not sql.parameters else None,
     )
 
 
+def _compatibility() -> Element:
+    return text("CompatibilityLevel", "20")
+
+
 def _values_element(name: str, values: Mapping[str, object]) -> Element | None:
-    """The values of a rule, or nothing: the service writes no empty element."""
+    """The values of a rule, or nothing if there are none."""
     pairs = [
         element("KeyValueOfstringanyType", text("Key", key), _value_element(value)) for key, value in values.items()
     ]

@@ -742,8 +742,8 @@ async def get(here: ServedNamespace, path: str) -> str:
 
 async def put(
     here: ServedNamespace, path: str, description: str, *, update: bool = False, headers: dict[str, str] | None = None
-) -> None:
-    """Put an entry as another client might write it; the detail of a refusal is its message."""
+) -> str:
+    """Put an entry as another client might write it, and return the answer. The detail of a refusal is its message."""
     name, _, rest = description.partition(">")
     namespaces = (
         'xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect" '
@@ -759,3 +759,4 @@ async def put(
         if answer.status >= 400:
             detail = (await answer.text()).partition("<Detail>")[2].removeprefix("SubCode=40000. ")
             raise aiohttp.ClientResponseError(answer.request_info, (), status=answer.status, message=detail)
+        return await answer.text()

@@ -16,6 +16,7 @@ from azure.servicebus.management import CorrelationRuleFilter, SqlRuleAction, Sq
 from syphon.emulator.broker.descriptions import QueueDescription, SubscriptionDescription, Tier, TopicDescription
 from syphon.emulator.broker.refusals import BadArgument
 from syphon.emulator.broker.validation import validate
+from syphon.emulator.http_front.atom import read_entry
 from tests.integration.emulator.conftest import EmulatedNamespace
 from tests.integration.emulator.test_atom import client, everything, get, put
 from tests.support.amqp_peer import sas
@@ -96,6 +97,13 @@ async def test_a_partitioned_entity_has_the_size_of_its_partitions_and_no_order(
     assert (topic.max_size_in_megabytes, topic.support_ordering) == (49_152, False)
 
 
+async def test_partitions_keep_no_order_between_sessions(here: ServedNamespace) -> None:
+    here.namespace.create_queue(QueueDescription("plain", enable_partitioning=True))
+    here.namespace.create_queue(QueueDescription("sessions", enable_partitioning=True, requires_session=True))
+    assert "<SupportOrdering>true</SupportOrdering>" in await get(here, "plain")
+    assert "<SupportOrdering>false</SupportOrdering>" in await get(here, "sessions")
+
+
 async def test_a_topic_counts_its_filters_for_clients_that_know_the_counts(
     here: ServedNamespace, admin: ServiceBusAdministrationClient
 ) -> None:
@@ -156,6 +164,24 @@ async def test_refusals_have_the_texts_and_sub_codes_of_the_service(admin: Servi
         await admin.create_queue("bad", max_delivery_count=0)
 
 
+@pytest.mark.parametrize(
+    ("path", "description", "update", "detail"),
+    [
+        ("", "<SubscriptionDescription/>", False, "The messaging entity 'contoso:Topic:news|audit' already exists. "),
+        ("/rules/mine", "<RuleDescription/>", True, "Entity 'contoso:Topic:news|audit|mine' was not found. "),
+        ("", "<SubscriptionDescription><LockDuration>P25D</LockDuration></SubscriptionDescription>", True, "LockDur"),
+    ],
+)
+async def test_refusals_about_subscriptions_and_rules_have_no_sub_code(
+    here: ServedNamespace, path: str, description: str, update: bool, detail: str
+) -> None:
+    here.namespace.create_topic(TopicDescription("news"))
+    here.namespace.create_subscription(SubscriptionDescription("news", "audit"))
+    with pytest.raises(ClientResponseError) as refused:
+        await put(here, f"news/subscriptions/audit{path}", description, update=update)
+    assert refused.value.message.startswith(detail)
+
+
 @pytest.mark.parametrize("size", [1023, 102_401])
 def test_the_range_of_message_sizes_is_named_as_the_service_names_it(size: int) -> None:
     with pytest.raises(BadArgument, match="value for 'MaxMessageSizeInKilobytes' must be between 1024 and 102400"):
@@ -173,9 +199,101 @@ async def test_only_newer_api_versions_show_the_largest_message(here: ServedName
     assert "MaxMessageSizeInKilobytes" in await get(here, "orders?api-version=2021-05")
 
 
-async def test_a_rule_without_parameters_has_no_element_for_them(here: ServedNamespace) -> None:
+async def test_a_rule_that_is_always_true_has_no_parameters(here: ServedNamespace) -> None:
     here.namespace.create_topic(TopicDescription("events"))
     here.namespace.create_subscription(SubscriptionDescription("events", "audit"))
     rules = await get(here, "events/subscriptions/audit/rules?api-version=2021-05")
-    assert "SqlExpression" in rules
-    assert "Parameters" not in rules
+    assert "<SqlExpression>1=1</SqlExpression><CompatibilityLevel>20</CompatibilityLevel></Filter>" in rules
+
+
+FLAG = "<RequiresPreprocessing>true</RequiresPreprocessing>"
+PARAMETERS = (
+    "<Parameters><KeyValueOfstringanyType><Key>@a</Key>"
+    '<Value i:type="d6p1:string" xmlns:d6p1="http://www.w3.org/2001/XMLSchema">b</Value>'
+    "</KeyValueOfstringanyType></Parameters>"
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "answered", "kept"),
+    [
+        ("", "", "<Parameters />"),
+        (FLAG, FLAG, f"{FLAG}<Parameters />"),
+        ("<Parameters/>", "<Parameters />", "<Parameters />"),
+        (PARAMETERS + FLAG, PARAMETERS + FLAG, PARAMETERS + FLAG),
+    ],
+)
+async def test_a_put_of_sql_is_answered_with_what_was_given(
+    here: ServedNamespace, given: str, answered: str, kept: str
+) -> None:
+    here.namespace.create_topic(TopicDescription("events"))
+    here.namespace.create_subscription(SubscriptionDescription("events", "audit"))
+    sql = "<SqlExpression>a = 'b'</SqlExpression>{}"
+    kinds = '<Filter i:type="SqlFilter">{}</Filter><Action i:type="SqlRuleAction">{}</Action>'
+    rule = kinds.format(sql, sql.replace("a =", "SET a ="))
+    level = "<CompatibilityLevel>20</CompatibilityLevel>"
+    path = "events/subscriptions/audit/rules/mine"
+    answer = await put(here, path, f"<RuleDescription>{rule.format(given, given)}</RuleDescription>")
+    assert rule.format(level + answered, level + answered) in answer
+    assert rule.format(level + kept, level + kept) in await get(here, path)
+
+
+async def test_a_correlation_filter_without_properties_has_no_element_for_them(here: ServedNamespace) -> None:
+    here.namespace.create_topic(TopicDescription("events"))
+    here.namespace.create_subscription(SubscriptionDescription("events", "audit"))
+    path, condition = "events/subscriptions/audit/rules/mine", "<CorrelationId>c</CorrelationId></Filter>"
+    rule = f'<RuleDescription><Filter i:type="CorrelationFilter">{condition}</RuleDescription>'
+    assert condition in await put(here, path, rule)
+    assert condition in await get(here, path)
+
+
+async def test_a_new_subscription_has_no_counts_and_was_never_accessed(here: ServedNamespace) -> None:
+    here.namespace.create_topic(TopicDescription("news"))
+    made = await put(here, "news/subscriptions/audit?api-version=2021-05", "<SubscriptionDescription/>")
+    assert "<AccessedAt>0001-01-01T00:00:00</AccessedAt>" in made
+    assert "<EntityAvailabilityStatus>Available</EntityAvailabilityStatus><IsClientAffine>false</IsClient" in made
+    assert "CountDetails" not in made
+    kept = await get(here, "news/subscriptions/audit?api-version=2021-05")
+    assert content(kept)["AccessedAt"] == content(kept)["CreatedAt"]
+    assert "CountDetails" in kept
+    assert "IsClientAffine" not in await get(here, "news/subscriptions/audit?api-version=2017-04")
+
+
+async def test_an_updated_subscription_answers_with_the_time_of_the_update(here: ServedNamespace) -> None:
+    here.namespace.create_topic(TopicDescription("news"))
+    here.namespace.create_subscription(SubscriptionDescription("news", "audit"))
+    here.clock.advance(60)
+    answer = await put(here, "news/subscriptions/audit", "<SubscriptionDescription/>", update=True)
+    kept = content(await get(here, "news/subscriptions/audit"))
+    assert content(answer)["CreatedAt"] == content(answer)["UpdatedAt"] == kept["UpdatedAt"] != kept["CreatedAt"]
+    assert "CountDetails" not in answer
+
+
+@pytest.mark.parametrize("kind", ["Queue", "Topic"])
+async def test_an_update_is_answered_with_what_was_given_and_no_time(here: ServedNamespace, kind: str) -> None:
+    await put(here, "orders", f"<{kind}Description/>")
+    created = content(await get(here, "orders"))["CreatedAt"]
+    given = {
+        "DefaultMessageTimeToLive": "PT1H",
+        "CreatedAt": created,
+        "UpdatedAt": created,
+        "AutoDeleteOnIdle": "PT10M",
+    }
+    body = "".join(f"<{name}>{value}</{name}>" for name, value in given.items())
+    answer = await put(here, "orders", f"<{kind}Description>{body}</{kind}Description>", update=True)
+    assert content(answer) == given | {"UpdatedAt": "0001-01-01T00:00:00Z"}
+    assert "<published>" not in answer
+    assert "<published>" in await get(here, "orders")
+
+
+async def test_a_put_is_answered_with_durations_as_they_were_given(here: ServedNamespace) -> None:
+    given = {"LockDuration": "PT60S", "AutoDeleteOnIdle": "P10675199DT2H48M5.477539S"}
+    body = "".join(f"<{name}>{value}</{name}>" for name, value in given.items())
+    made = content(await put(here, "orders", f"<QueueDescription>{body}</QueueDescription>"))
+    assert {name: made[name] for name in given} == given
+    assert content(await get(here, "orders"))["LockDuration"] == "PT1M"
+
+
+def content(document: str) -> dict[str, str]:
+    """The properties of the entity in an entry."""
+    return {child.tag.partition("}")[2]: child.text or "" for child in read_entry(document.encode())}
