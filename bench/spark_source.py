@@ -49,12 +49,14 @@ from syphon.backlog import SelectedQueue
 from syphon.config import PairSettings, SideSettings
 from syphon.datasource import dataframes
 import pyarrow
-queue_batches = getattr(dataframes, "queue_batches", None) or dataframes.rows_of  # its name in older code
+backlog_batches = getattr(dataframes, "backlog_batches", None)
+if backlog_batches is None:  # in older code
+    backlog_batches = lambda queues: dataframes.queue_batches(queues[0])
 home, away, queue = sys.argv[1:]
 side = lambda text: SideSettings(connection_string=SecretStr(text))
 pair = PairSettings(name="contoso", primary=side(home), secondary=side(away))
 began, used = time.perf_counter(), time.process_time()
-rows = sum(batch.num_rows for batch in queue_batches(SelectedQueue(pair, queue)))
+rows = sum(batch.num_rows for batch in backlog_batches([SelectedQueue(pair, queue)]))
 print(rows, time.perf_counter() - began, time.process_time() - used)
 """
 """What one task of `inspect` does, in a process of its own, so that it can be another folder's code."""
