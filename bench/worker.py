@@ -155,15 +155,15 @@ class Outage:
 def outage(what: str, count: int, seconds: float, folder: Path) -> Outage:
     queues = backlog_queues(10)
     with emulator(DESTINATIONS, queues, lock="1m") as place, worker(place, folder, len(queues)):
-        destination = BUSY if what == "primary away" else STUCK
-        if what == "primary away":
+        destination = BUSY if what == "primary unreachable" else STUCK
+        if what == "primary unreachable":
             control(place.primary_http, "PUT", "outage", {"kind": "refuse"})
         else:
             control(place.primary_http, "POST", "faults", FULL)
         before, peeked = received(place), counted(place.secondary_http, "peek")
         fill(place.secondary, queues[0], count, 256, lambda _: destination)
         time.sleep(seconds)
-        control(place.primary_http, "DELETE", "outage" if what == "primary away" else "faults")
+        control(place.primary_http, "DELETE", "outage" if what == "primary unreachable" else "faults")
         arrived, ready = _first_times(lambda: sent(place, destination) >= count, lambda: is_ready(folder))
         time.sleep(2.0)  # what was sent is completed
         peeks = counted(place.secondary_http, "peek") - peeked
@@ -259,7 +259,7 @@ def main(
     costs = Table(title=f"Outages of {seconds:g} s, {waiting:,} messages waiting")
     for heading in ("", "receives", "per message", "peeks", "last message after, s", "ready after, s"):
         costs.add_column(heading, justify="left" if not heading else "right")
-    for what, most in (("primary away", 1.1), ("one dead destination", 2)) if seconds else ():
+    for what, most in (("primary unreachable", 1.1), ("one dead destination", 2)) if seconds else ():
         with tempfile.TemporaryDirectory() as folder:
             found = outage(what, waiting, seconds, Path(folder))
         costs.add_row(

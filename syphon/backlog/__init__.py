@@ -21,7 +21,7 @@ from .dead_letters import (
     read_line,
 )
 from .preview import MessagePreview, PreviewRules, expiry_warning, preview_message
-from .provisioning import Dropped, Found, Made, Missing, NoBacklogQueue, Provisioned, Unknown, plan, provision
+from .provisioning import Created, Dropped, Found, Missing, NoBacklogQueue, Provisioned, Unknown, plan, provision
 from .queues import (
     DOCUMENTED,
     BacklogQueue,
@@ -61,7 +61,7 @@ __all__ = [
     "Found",
     "NoBacklogQueue",
     "Group",
-    "Made",
+    "Created",
     "MessagePreview",
     "Missing",
     "NoQueueSelected",

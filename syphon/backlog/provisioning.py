@@ -25,7 +25,7 @@ from syphon.time_budget import PROVISION_RETRY_AFTER
 
 from .queues import DOCUMENTED, MARK, BacklogQueueDescription, Difference, QueueName, parse_queue_name
 
-TRIES = 3
+ATTEMPTS = 3
 """Attempts for each queue (P5)."""
 
 _log = logging.getLogger(__name__)
@@ -183,7 +183,7 @@ def _extra(administration: Administration, names: Sequence[QueueName]) -> tuple[
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class Created:
     """A queue that did not exist, and was created."""
 
     name: QueueName
@@ -208,7 +208,7 @@ class Provisioned:
     """The backlog queues after provisioning."""
 
     namespace: str
-    queues: tuple[Found | Made, ...]
+    queues: tuple[Found | Created, ...]
     dropped: tuple[Dropped, ...] = ()
     extra: tuple[QueueName, ...] = ()
 
@@ -223,8 +223,8 @@ class Provisioned:
         return len(self.queues)
 
     @property
-    def made(self) -> tuple[Made, ...]:
-        return tuple(queue for queue in self.queues if isinstance(queue, Made))
+    def created(self) -> tuple[Created, ...]:
+        return tuple(queue for queue in self.queues if isinstance(queue, Created))
 
     @property
     def different(self) -> tuple[Found, ...]:
@@ -257,20 +257,20 @@ def provision(
     plan: Plan,
     *,
     sleep: Callable[[float], None] = time.sleep,
-    tries: int = TRIES,
+    attempts: int = ATTEMPTS,
     pause: float = PROVISION_RETRY_AFTER,
     reports: bool = True,
 ) -> Provisioned:
-    """Creates the queues that do not exist. Each one is attempted `tries` times; a queue that fails is left out (P5).
+    """Creates the queues that do not exist. Each gets `attempts` attempts; a queue that fails is dropped (P5).
 
     It logs warnings for the owner, unless `reports` is false because the caller shows the result.
     Raises `NotAuthorized` and `NamespaceGone` at once, and `NoBacklogQueue` if there is no queue in the end.
     Each round attempts all queues, so that an outage costs two pauses, and not two for each queue.
     """
-    ready: dict[QueueName, Found | Made] = {queue.name: queue for queue in plan.queues if isinstance(queue, Found)}
+    ready: dict[QueueName, Found | Created] = {queue.name: queue for queue in plan.queues if isinstance(queue, Found)}
     names = [queue.name for queue in plan.queues]
     failures: dict[QueueName, AdministrationFailed] = {}
-    for turn in range(tries):
+    for turn in range(attempts):
         left = [name for name in names if name not in ready]
         if left and turn > 0:
             _log.warning(
@@ -299,7 +299,7 @@ def provision(
     return done
 
 
-def _ensure(administration: Administration, name: QueueName) -> Found | Made:
+def _ensure(administration: Administration, name: QueueName) -> Found | Created:
     """Creates a queue if it does not exist. Checks again: the plan may be old, a lost answer a yes."""
     existing = administration.get_queue(name)
     if existing is None:
@@ -310,5 +310,5 @@ def _ensure(administration: Administration, name: QueueName) -> Found | Made:
             if existing is None:
                 raise
         else:
-            return Made(name)
+            return Created(name)
     return Found(name, differences(existing))

@@ -12,7 +12,7 @@ import click
 from syphon.model import ExitCode, plural, volume
 
 if TYPE_CHECKING:
-    from syphon.cost import Charge, DeadDestination, Prices, PricingTier
+    from syphon.cost import Charge, Prices, PricingTier, UnavailableDestination
 
 BELL = "receive by a doorbell"
 """Part of the JSON output."""
@@ -184,11 +184,11 @@ class Estimate(NamedTuple):
     """The operations of one of the four parties to a drain."""
     bells: int
     """Wake-up receives in a drain."""
-    dead: DeadDestination | None
+    dead: UnavailableDestination | None
     """Operations while one destination is unavailable, if there is an outage."""
-    silence: Charge | None
+    unavailable: Charge | None
     """What these cost."""
-    away: Charge | None
+    unreachable: Charge | None
     """What an unreachable primary costs, if there is an outage."""
     pings: Charge | None
     """What the pings of the senders cost, if there is an outage."""
@@ -204,20 +204,20 @@ def _estimate(inputs: CostInputs, prices: Prices) -> Estimate:
         bandwidth_cost,
         charge_of,
         crossing_bytes,
-        dead_destination,
         drain_cost,
         drain_operations,
         idle_cost,
         namespace_cost,
         pings_within,
         ring_receives,
+        unavailable_destination,
     )
 
     bells = ring_receives(inputs.rung, inputs.message_bytes, inputs.workers)
     dead = (
         None
         if inputs.outage is None
-        else dead_destination(inputs.queues, inputs.waiting, inputs.outage, inputs.workers)
+        else unavailable_destination(inputs.queues, inputs.waiting, inputs.outage, inputs.workers)
     )
     pings = pings_within(inputs.outage or 0, inputs.entities, inputs.senders, inputs.ping_interval)
     crossing = crossing_bytes(inputs.waiting, inputs.message_bytes)
@@ -230,8 +230,8 @@ def _estimate(inputs: CostInputs, prices: Prices) -> Estimate:
         share=drain_operations(inputs.messages or 0, inputs.message_bytes) // len(BILLED_OPERATIONS),
         bells=bells,
         dead=dead,
-        silence=None if dead is None else charge_of(dead.operations, prices, inputs.tier),
-        away=None if dead is None else charge_of(0, prices, inputs.tier),
+        unavailable=None if dead is None else charge_of(dead.operations, prices, inputs.tier),
+        unreachable=None if dead is None else charge_of(0, prices, inputs.tier),
         pings=None if dead is None else charge_of(pings, prices, inputs.tier),
         crossing=crossing,
         bandwidth=bandwidth_cost(crossing, prices),
@@ -251,13 +251,13 @@ def _as_json(inputs: CostInputs, estimate: Estimate) -> dict[str, Any]:
             "rings": inputs.rung,
             "shares": [*shares, {"what": BELL, "whose": "syphon", "operations": estimate.bells}],
         }
-    if estimate.dead and estimate.silence and estimate.away and estimate.pings:
+    if estimate.dead and estimate.unavailable and estimate.unreachable and estimate.pings:
         pings = {"entities": inputs.entities, "senders": inputs.senders, "interval": inputs.ping_interval}
         outage = {
             "hours": inputs.outage,
             "messages": inputs.waiting,
-            "primary_away": asdict(estimate.away),
-            "dead_destination": {**asdict(estimate.silence), **asdict(estimate.dead)},
+            "primary_unreachable": asdict(estimate.unreachable),
+            "unavailable_destination": {**asdict(estimate.unavailable), **asdict(estimate.dead)},
             "pings": {**pings, **asdict(estimate.pings)},
             "bandwidth": {"bytes": estimate.crossing, "cost": estimate.bandwidth},
         }
@@ -293,17 +293,17 @@ def _show_drain(inputs: CostInputs, estimate: Estimate, prices: Prices) -> None:
 
 def _show_outage(inputs: CostInputs, estimate: Estimate, prices: Prices) -> None:
     dead, hours = estimate.dead, inputs.outage
-    if dead is None or estimate.silence is None or estimate.pings is None:
+    if dead is None or estimate.unavailable is None or estimate.pings is None:
         return
     lasting = f"{hours:g} {'hour' if hours == 1 else 'hours'}"
     _title(f"\nPrimary unreachable for {lasting}")
     click.echo(f"  {0:>15,}  operations: nothing is received until it is back")
     _title(f"\nOne destination unavailable for {lasting}, {inputs.waiting:,} messages waiting for it")
-    _show(estimate.silence, prices, inputs.tier)
+    _show(estimate.unavailable, prices, inputs.tier)
     for number, what in (
         (dead.first_receives, "receives, before the messages are deferred"),
         (dead.browse_peeks, "peeks, to scan the queues once"),
-        (dead.tries, "pings, to check whether the destination is available"),
+        (dead.pings, "pings, to check whether the destination is available"),
     ):
         click.echo(f"  {number:>15,}  {what}")
     entities = "1 entity" if inputs.entities == 1 else f"{inputs.entities:,} entities"

@@ -19,7 +19,7 @@ from .shared_options import config_option, load_settings
 from .signals import interruptible
 
 if TYPE_CHECKING:
-    from syphon.backlog import Dropped, Found, Made, Missing, Unknown
+    from syphon.backlog import Created, Dropped, Found, Missing, Unknown
     from syphon.config import Config, PairSettings, Via
 
 
@@ -116,24 +116,24 @@ def _provision(pair: PairSettings, dry_run: bool, via: Via | None) -> tuple[dict
             administration.close()
 
 
-def _queues(queues: Iterable[Found | Missing | Unknown | Made | Dropped]) -> list[dict[str, Any]]:
+def _queues(queues: Iterable[Found | Missing | Unknown | Created | Dropped]) -> list[dict[str, Any]]:
     return [_queue(queue) for queue in queues]
 
 
-def _queue(queue: Found | Missing | Unknown | Made | Dropped) -> dict[str, Any]:
-    from syphon.backlog import Dropped, Found, Made, Missing
+def _queue(queue: Found | Missing | Unknown | Created | Dropped) -> dict[str, Any]:
+    from syphon.backlog import Created, Dropped, Found, Missing
 
     differences, error = [], None
     match queue:
         case Found(differences=some):
             differences = [asdict(difference) for difference in some]
-            state = "differs" if some else "there"
+            state = "differs" if some else "exists"
         case Missing():
             state = "missing"
-        case Made():
-            state = "made"
+        case Created():
+            state = "created"
         case _:
-            state = "left out" if isinstance(queue, Dropped) else "unknown"
+            state = "failed" if isinstance(queue, Dropped) else "unknown"
             error = str(queue.because)
     return {"name": queue.name, "state": state, "differences": differences, "error": error}
 
@@ -143,9 +143,7 @@ def _difference(difference: dict[str, Any]) -> str:
     return text if difference["consequence"] is None else f"{text} ({difference['consequence']})"
 
 
-_TEXTS = {"there": "as documented", "missing": "would be created", "made": "with the documented settings"}
-_WORDS = {"there": "exists", "made": "created", "left out": "failed"}
-"""The word shown for a state; the state itself is part of the JSON contract."""
+_TEXTS = {"exists": "as documented", "missing": "would be created", "created": "with the documented settings"}
 
 
 def _findings(result: dict[str, Any]) -> Iterator[tuple[str, str | None, str]]:
@@ -156,6 +154,6 @@ def _findings(result: dict[str, Any]) -> Iterator[tuple[str, str | None, str]]:
         if state == "differs":
             yield state, name, f"used unchanged: {'; '.join(map(_difference, queue['differences']))}"
         else:
-            yield _WORDS.get(state, state), name, _TEXTS.get(state) or queue["error"].replace(f" '{name}'", "")
+            yield state, name, _TEXTS.get(state) or queue["error"].replace(f" '{name}'", "")
     for name in result["extra"]:
         yield "extra", name, "beyond the configured count, not used; `syphon drain --all-found` empties it"

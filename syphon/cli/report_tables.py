@@ -78,7 +78,7 @@ def _tables(report: Report) -> Iterator[tuple[str, str, Lines]]:
         yield "Time in the backlog", "destination #p50 #p95 #max", waits
     names_of_renames = "destination went_to #messages #forwarded"
     yield "Renamed destinations", names_of_renames, [_renamed(each) for each in report.renames]
-    slowest = [(_name(each.name), *_times(each.carrying)) for each in report.slowest[:SLOWEST]]
+    slowest = [(_name(each.name), *_times(each.in_flight)) for each in report.slowest[:SLOWEST]]
     yield "Slowest to accept", "destination #p50 #p95 #max", slowest
     names = "hour destination #forwarded #dead-lettered #left"
     yield "By hour and destination, in transfers", names, [_hour(each) for each in report.hours]

@@ -177,7 +177,7 @@ def _show_pair(pair: PairStatus, now: datetime, folded: bool) -> None:
                     found.path,
                     found.state.words,
                     span(found.since, now),
-                    span(now, found.next_try),
+                    span(now, found.next_attempt),
                     f"≥ {found.left:,}" if found.left else None,
                     found.forwarded,
                     found.dead_lettered,

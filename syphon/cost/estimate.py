@@ -50,19 +50,19 @@ BILLED_OPERATIONS = (
 
 
 @dataclass(frozen=True)
-class DeadDestination:
+class UnavailableDestination:
     """The operations of all workers while one destination is unavailable, and all queues hold messages for it."""
 
     first_receives: int
     """Each message once, before it is deferred; and once more for the ring of each queue."""
     browse_peeks: int
     """To scan each queue once, page by page, for deferred messages."""
-    tries: int
+    pings: int
     """A ping, whenever a back-off is over."""
 
     @property
     def operations(self) -> int:
-        return self.first_receives + self.browse_peeks + self.tries
+        return self.first_receives + self.browse_peeks + self.pings
 
 
 def idle_receives(queues: int, days: int, long_poll: int = LONG_POLL, workers: int = 1) -> int:
@@ -87,12 +87,12 @@ def ring_receives(rings: int, message_bytes: int = 0, workers: int = 1) -> int:
     return rings * workers * chunks_of(message_bytes)
 
 
-def tries_within(seconds: int) -> int:
+def destination_pings_within(seconds: int) -> int:
     """How often an unavailable destination is pinged: at once, and after back-offs that double up to the longest."""
-    tries, moment, pause = 0, 0, FIRST_PAUSE
+    pings, moment, pause = 0, 0, FIRST_PAUSE
     while moment < seconds and pause < LONGEST_PAUSE:
-        tries, moment, pause = tries + 1, moment + pause, min(2 * pause, LONGEST_PAUSE)
-    return tries + max(0, -(-(seconds - moment) // LONGEST_PAUSE))
+        pings, moment, pause = pings + 1, moment + pause, min(2 * pause, LONGEST_PAUSE)
+    return pings + max(0, -(-(seconds - moment) // LONGEST_PAUSE))
 
 
 def pings_within(hours: float, entities: int = 1, senders: int = 1, interval: float = PING_EVERY) -> int:
@@ -108,14 +108,14 @@ def crossing_bytes(messages: int, message_bytes: int) -> int:
     return CROSSINGS * messages * message_bytes
 
 
-def dead_destination(queues: int, messages: int, hours: float, workers: int = 1) -> DeadDestination:
+def unavailable_destination(queues: int, messages: int, hours: float, workers: int = 1) -> UnavailableDestination:
     """What a destination costs that is unavailable for `hours`, with `messages` for it in equal parts in all queues."""
     seconds = round(hours * HOUR)
     each = -(-messages // queues)
-    return DeadDestination(
+    return UnavailableDestination(
         first_receives=messages + workers * queues if messages else 0,
         browse_peeks=workers * queues * (1 + each // PEEK_PAGE) if messages else 0,
-        tries=workers * tries_within(seconds) if messages else 0,
+        pings=workers * destination_pings_within(seconds) if messages else 0,
     )
 
 

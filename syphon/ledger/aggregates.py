@@ -73,7 +73,7 @@ MESSAGES = Grouping(
         "forwards": "sum",
         "possible_duplicate": "max",
         "waited": "min",
-        "carried": "max",
+        "in_flight": "max",
     },
     order=("rank", "settled", "destination", "renamed_to", "kind", "reason"),
 )
@@ -89,15 +89,15 @@ DESTINATIONS = Grouping(
         "copies": "sum",
         "bytes": "sum",
         "longest_wait": "max",
-        "longest_carry": "max",
+        "longest_in_flight": "max",
     },
 )
 DURATIONS = Grouping(("destination", "what", "millis"), {"messages": "sum"})
 RENAMES = Grouping(("destination", "renamed_to"), {"messages": "sum", "forwarded": "sum"})
 REASONS = Grouping(
     ("outcome", "kind", "destination"),
-    {"messages": "sum", "oldest": "min", "last_tried": "max", "example": "last"},
-    order=("last_tried", "example"),
+    {"messages": "sum", "oldest": "min", "last_attempt": "max", "example": "last"},
+    order=("last_attempt", "example"),
 )
 
 
@@ -114,7 +114,7 @@ class Aggregates:
     destinations: pa.Table
     """Messages by destination."""
     durations: pa.Table
-    """Messages by destination, and by the time that they waited in the backlog or were carried."""
+    """Messages by destination, and by the time that they waited in the backlog or were in flight."""
     renames: pa.Table
     """Messages whose destination was renamed, by what they named and where they went."""
     reasons: pa.Table
@@ -255,7 +255,7 @@ def _prepared(rows: pa.Table) -> pa.Table:
     nothing = pa.scalar(None, pa.int64())
     # The clock of the broker, which set the first of these times, and ours may differ a little.
     waited = pc.subtract(pc.max_element_wise(enqueued, pc.coalesce(forwarded, settled), skip_nulls=False), enqueued)
-    carried = pc.subtract(forwarded, received)
+    in_flight = pc.subtract(forwarded, received)
     duplicate = pc.cast(pc.fill_null(rows["possible_duplicate"], False), pa.int64())
     size = pc.fill_null(pc.cast(rows["size"], pa.int64()), 0)
     columns = {
@@ -271,7 +271,7 @@ def _prepared(rows: pa.Table) -> pa.Table:
         "forwards": has_arrived,
         "possible_duplicate": duplicate,
         "waited": pc.if_else(pc.equal(has_arrived, 1), waited, nothing),
-        "carried": pc.if_else(pc.equal(has_arrived, 1), carried, nothing),
+        "in_flight": pc.if_else(pc.equal(has_arrived, 1), in_flight, nothing),
         "minute": pc.divide(settled, 60_000),
         "hour": pc.divide(settled, 3_600_000),
         "transfers": _ones(rows),
@@ -329,7 +329,7 @@ def _with_destinations(messages: pa.Table) -> pa.Table:
         "copies": pc.multiply(repeated, pc.subtract(messages["forwards"], 1)),
         "bytes": messages["size"],
         "longest_wait": messages["waited"],
-        "longest_carry": messages["carried"],
+        "longest_in_flight": messages["in_flight"],
     }
     return pa.table(columns)
 
@@ -344,7 +344,7 @@ def _with_durations(messages: pa.Table) -> pa.Table:
         names = ["destination", "what", "millis", "messages"]
         return pa.table([found["destination"], texts, _cut(found[what]), _ones(found)], names)
 
-    return pa.concat_tables([of("waited"), of("carried")])
+    return pa.concat_tables([of("waited"), of("in_flight")])
 
 
 def _cut(millis: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -381,7 +381,7 @@ def _with_reasons(messages: pa.Table) -> pa.Table:
         **{name: found[name] for name in ("outcome", "kind", "destination")},
         "messages": _ones(found),
         "oldest": found["enqueued_at"],
-        "last_tried": found["settled"],
+        "last_attempt": found["settled"],
         "example": found["reason"],
     }
     return pa.table(columns)

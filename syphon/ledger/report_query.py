@@ -160,7 +160,7 @@ def _timeline(steps: list[dict[str, Any]], first: int | None, last: int | None) 
 
 
 def _destinations(aggregates: Aggregates, waited: dict[str, Counter[int]]) -> list[DestinationReport]:
-    carried = _durations(aggregates, "carried")
+    in_flight = _durations(aggregates, "in_flight")
     order = [("messages", "descending"), ("destination", "ascending")]
     rows = aggregates.destinations.sort_by(order).slice(0, MOST_LINES).to_pylist()
     return [
@@ -168,7 +168,7 @@ def _destinations(aggregates: Aggregates, waited: dict[str, Counter[int]]) -> li
             name=row["destination"],
             **{key: row[key] for key in ("messages", *OUTCOMES, "possible_duplicates", "repeated", "bytes")},
             in_backlog=_spread(waited[row["destination"]], row["longest_wait"]),
-            carrying=_spread(carried[row["destination"]], row["longest_carry"]),
+            in_flight=_spread(in_flight[row["destination"]], row["longest_in_flight"]),
         )
         for row in rows
     ]
@@ -202,7 +202,7 @@ def _reasons(aggregates: Aggregates) -> tuple[list[ReasonCount], list[ReasonCoun
                 row["destination"],
                 row["messages"],
                 _when(row["oldest"]),
-                _at(row["last_tried"]),
+                _at(row["last_attempt"]),
                 row["example"],
             )
             for row in rows

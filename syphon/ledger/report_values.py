@@ -75,7 +75,7 @@ class DestinationReport:
     repeated: int
     bytes: int
     in_backlog: Spread | None
-    carrying: Spread | None
+    in_flight: Spread | None
     """From received to accepted by the destination: how fast the destination is."""
 
 
@@ -129,7 +129,7 @@ class ReasonCount:
     messages: int
     oldest: datetime | None
     """When the oldest of them came into the backlog."""
-    last_tried: datetime
+    last_attempt: datetime
     example: str
 
 
@@ -242,8 +242,8 @@ class Report:
 
     @property
     def slowest(self) -> list[DestinationReport]:
-        measured = [each for each in self.destinations if each.carrying is not None]
-        return sorted(measured, key=lambda each: each.carrying.p95 if each.carrying else 0, reverse=True)
+        measured = [each for each in self.destinations if each.in_flight is not None]
+        return sorted(measured, key=lambda each: each.in_flight.p95 if each.in_flight else 0, reverse=True)
 
     @property
     def verdict(self) -> str:

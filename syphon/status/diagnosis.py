@@ -201,8 +201,8 @@ def _of_sides(pair: PairStatus, at: datetime) -> Iterator[OperatorProblem]:
     if pair.fault is not None:
         fault = pair.fault
         when = "An attempt is in progress."
-        if fault.next_try is not None:
-            when = f"Next attempt at {fault.next_try:%H:%M:%S} UTC; SIGHUP retries immediately."
+        if fault.next_attempt is not None:
+            when = f"Next attempt at {fault.next_attempt:%H:%M:%S} UTC; SIGHUP retries immediately."
         yield _problem(
             Severity.CRITICAL,
             f"{pair.name} faulted {_since(fault.since, at)} ago, its {fault.side} is unusable: {fault.reason}",

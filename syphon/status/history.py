@@ -299,14 +299,14 @@ class DestinationHistory:
 
 
 def _status(record: DestinationRecord, now: float, paused: bool) -> DestinationStatus:
-    state, reason, next_try = DestinationState.AVAILABLE, None, None
+    state, reason, next_attempt = DestinationState.AVAILABLE, None, None
     if paused:
         state, reason = DestinationState.PAUSED, BY_THE_OPERATOR
     elif record.since is not None:
         state, reason = DestinationState.BACKING_OFF, record.reason
-        next_try = moment(record.backs_off_until) if record.backs_off_until > now else None
+        next_attempt = moment(record.backs_off_until) if record.backs_off_until > now else None
     elif record.rejects_until > now:
-        state, reason, next_try = DestinationState.REJECTING, record.reason, moment(record.rejects_until)
+        state, reason, next_attempt = DestinationState.REJECTING, record.reason, moment(record.rejects_until)
     elif record.rejects_until:
         state, reason = DestinationState.UNKNOWN, f"at the last attempt it refused every message: {record.reason}"
     elif record.dead_in_a_row >= (IN_A_ROW if record.stats.forwarded else 1):
@@ -320,7 +320,7 @@ def _status(record: DestinationRecord, now: float, paused: bool) -> DestinationS
         state=state,
         reason=reason,
         error=record.error if is_at_fault else None,
-        next_try=next_try,
+        next_attempt=next_attempt,
         since=None if record.since is None else moment(record.since),
         forwarded=stats.forwarded,
         dead_lettered=stats.dead_lettered,

@@ -379,7 +379,7 @@ def _fault(fault: PairFault | None, wall: float, now: float) -> FaultStatus | No
         side=fault.cause.side,
         reason=fault.cause.text,
         since=moment(wall - (now - fault.since)),
-        next_try=moment(wall + fault.next_set_up - now) if fault.next_set_up > now else None,
+        next_attempt=moment(wall + fault.next_set_up - now) if fault.next_set_up > now else None,
     )
 
 

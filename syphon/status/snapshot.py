@@ -127,7 +127,7 @@ class DestinationStatus(StatusModel):
     reason: str | None
     error: str | None
     """The class of the error behind `reason`, as in DestinationMissing. Null unless it backs off or rejects."""
-    next_try: datetime | None
+    next_attempt: datetime | None
     since: datetime | None
     """Since when it has been backing off or paused, retries in between included. Null in the other states."""
     forwarded: int
@@ -144,7 +144,7 @@ class FaultStatus(StatusModel):
     reason: str
     since: datetime
     """Since when the pair has not worked, attempts to set it up included."""
-    next_try: datetime | None
+    next_attempt: datetime | None
     """When the worker sets the pair up again. Null: the attempt is in progress."""
 
 

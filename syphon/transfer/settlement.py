@@ -35,7 +35,7 @@ class Ended(StrEnum):
     LEASE = "lease"
     STOPPED = "stopped"
     LIMIT = "limit"
-    PRIMARY_UNREACHABLE = "primary away"
+    PRIMARY_UNREACHABLE = "primary unreachable"
 
 
 @dataclass(slots=True)

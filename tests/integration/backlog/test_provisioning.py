@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from syphon.backlog.provisioning import (
+    Created,
     Dropped,
     Found,
-    Made,
     Missing,
     NoBacklogQueue,
     Provisioned,
@@ -251,7 +251,7 @@ def test_every_line_of_a_plan_can_be_read(here: Site, administration: Administra
 
 def test_missing_queues_are_made_as_documented(here: Site, administration: Administration) -> None:  # P1, P2, P6
     done = provision(administration, plan(administration, names(10)), sleep=never)
-    assert done == Provisioned(administration.namespace, tuple(map(Made, names(10))))
+    assert done == Provisioned(administration.namespace, tuple(map(Created, names(10))))
     assert (done.count, done.names, done.warnings()) == (10, tuple(names(10)), [])
     assert queues_there(here) == [as_documented(name) for name in names(10)]
 
@@ -262,7 +262,7 @@ def test_provisioning_twice_makes_nothing_and_asks_no_more_than_the_plan(
     provision(administration, plan(administration, names(3)), sleep=never)
     planned, before = plan(administration, names(3)), requests(here)
     done = provision(administration, planned, sleep=never)
-    assert (done.made, done.count) == ((), 3)
+    assert (done.created, done.count) == ((), 3)
     assert requests(here) == before
 
 
@@ -307,7 +307,7 @@ def test_a_queue_that_was_created_after_the_plan_is_left_as_it_is(
     here.do(lambda namespace: namespace.create_queue(theirs))
     done = provision(administration, planned, sleep=never)
     assert [queue.name for queue in done.different] == [ZERO]
-    assert done.made == (Made(ONE),)
+    assert done.created == (Created(ONE),)
     assert queues_there(here) == [theirs, as_documented(ONE)]
 
 
@@ -336,7 +336,7 @@ def test_a_queue_that_another_client_creates_at_the_same_moment_is_fine(here: Si
         planned = plan(administration, [ZERO])
         quicker = Overtaken(administration, overtake)
         done = provision(quicker, planned, sleep=never)  # type: ignore[arg-type]  # it passes everything on
-    assert done.made == ()
+    assert done.created == ()
     assert [queue.name for queue in done.different] == [ZERO]
     assert queues_there(here) == [QueueDescription(ZERO, max_delivery_count=5)]
 
@@ -353,7 +353,7 @@ def test_a_queue_that_fails_is_tried_again_after_half_a_minute(
     sleep = Sleep()
     done = provision(administration, planned, sleep=sleep)
     assert sleep.pauses == [30.0, 30.0]
-    assert (done.made, done.dropped) == ((Made(ZERO), Made(ONE)), ())
+    assert (done.created, done.dropped) == ((Created(ZERO), Created(ONE)), ())
     assert queues_there(here) == [as_documented(ZERO), as_documented(ONE)]
 
 
@@ -378,7 +378,7 @@ def test_tries_and_pauses_can_be_set(here: Site, administration: Administration)
     planned = plan(administration, names(2))
     here.arm(Fault(Action.REFUSE, Operation.MANAGE, entity=ONE))
     sleep = Sleep()
-    provision(administration, planned, sleep=sleep, tries=5, pause=2)
+    provision(administration, planned, sleep=sleep, attempts=5, pause=2)
     assert sleep.pauses == [2, 2, 2, 2]
 
 
@@ -402,7 +402,7 @@ def test_an_outage_that_ends_in_time_costs_nothing_but_time(
     sleep = Sleep(lambda: None, lambda: here.do(lambda namespace: namespace.faults.end_outage()))
     done = provision(administration, planned, sleep=sleep)
     assert sleep.pauses == [30.0, 30.0], "all queues wait together, not one after the other"
-    assert done.made == tuple(map(Made, names(3)))
+    assert done.created == tuple(map(Created, names(3)))
 
 
 def test_a_plan_made_during_an_outage_can_be_carried_out_after_it(here: Site, administration: Administration) -> None:
@@ -412,7 +412,7 @@ def test_a_plan_made_during_an_outage_can_be_carried_out_after_it(here: Site, ad
     assert [queue.name for queue in planned.unknown] == [ZERO, ONE]
     here.do(lambda namespace: namespace.faults.end_outage())
     done = provision(administration, planned, sleep=never)
-    assert done.queues == (Made(ZERO), Found(ONE))
+    assert done.queues == (Created(ZERO), Found(ONE))
 
 
 def test_not_one_queue_is_an_error(here: Site, administration: Administration) -> None:  # P5

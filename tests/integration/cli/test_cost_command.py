@@ -36,10 +36,10 @@ def test_the_transfer_includes_the_receives_of_doorbells(arguments: tuple[str, .
 
 def test_an_outage_of_the_primary_costs_nothing_and_a_dead_destination_peeks_and_tries() -> None:  # S7
     outage = asked("--messages", "2458", "--outage", "8")["outage"]
-    assert outage["primary_away"]["operations"] == 0
-    dead = outage["dead_destination"]
-    assert dead["operations"] == dead["first_receives"] + dead["browse_peeks"] + dead["tries"]
-    assert dead["tries"] == 242
+    assert outage["primary_unreachable"]["operations"] == 0
+    dead = outage["unavailable_destination"]
+    assert dead["operations"] == dead["first_receives"] + dead["browse_peeks"] + dead["pings"]
+    assert dead["pings"] == 242
     assert asked("--outage", "0.5")["outage"]["messages"] == 10  # one for each queue
 
 

@@ -99,8 +99,8 @@ def test_destinations_are_named_as_service_bus_knows_them(told: Report) -> None:
     assert lines == {"orders": (55, 52, 0, 3), "billing": (20, 20, 0, 0), "invoices": (2, 0, 2, 0), "": (1, 0, 1, 0)}
     orders = told.destinations[0]
     assert (orders.possible_duplicates, orders.repeated, orders.bytes) == (2, 2, 55 * 1024)
-    assert orders.carrying is not None
-    assert orders.carrying.p95 == 0.5
+    assert orders.in_flight is not None
+    assert orders.in_flight.p95 == 0.5
     assert {each.name for each in told.slowest} == {"orders", "billing"}
 
 
@@ -137,7 +137,7 @@ def test_dead_letters_are_grouped_by_what_differs_and_not_by_what_always_does(to
 def test_what_is_left_says_why_and_since_when(told: Report) -> None:
     (line,) = told.left
     assert (line.reason, line.destination, line.messages) == ("amqp:resource-limit-exceeded", "orders", 3)
-    assert (line.oldest, line.last_tried) == (moment(NOON - 73 * MINUTE), moment(NOON))
+    assert (line.oldest, line.last_attempt) == (moment(NOON - 73 * MINUTE), moment(NOON))
 
 
 def test_the_verdict_is_one_line(told: Report) -> None:

@@ -53,7 +53,7 @@ def destination(path: str, state: DestinationState, left: int = 0, error: str | 
         state=state,
         reason="it is so",
         error=error,
-        next_try=None,
+        next_attempt=None,
         since=NOW - timedelta(seconds=42),
         forwarded=0,
         dead_lettered=0,

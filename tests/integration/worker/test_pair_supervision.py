@@ -213,8 +213,8 @@ def test_a_fault_shows_in_status_readiness_and_the_service_managers_line(tmp_pat
         eventually(lambda: found.works("one") and found.pair("two").fault and found.pair("two").listener is None)
         status, pair = found.status(), found.status_of("two")
         assert pair.fault is not None
-        assert pair.fault.next_try is not None
-        assert pair.fault.next_try > status.at
+        assert pair.fault.next_attempt is not None
+        assert pair.fault.next_attempt > status.at
         assert (pair.primary.state, pair.secondary.state) == (SideState.FAULTED, SideState.CLOSED)
         assert pair.secondary.reason == "closed, because the primary has faulted"
         assert pair.queues[0].state is BacklogQueueState.TROUBLED
@@ -271,7 +271,7 @@ def test_a_pair_is_set_up_again_only_when_its_old_slots_have_ended(
         assert listener is not None
         listener.pair.primary.fault(NotAuthorized("The key was revoked."))
         eventually(lambda: pair.listener is None)
-        eventually(lambda: (fault := found.status_of("two").fault) and fault.next_try is None)
+        eventually(lambda: (fault := found.status_of("two").fault) and fault.next_attempt is None)
         assert (pair.listener, pair._dispatcher) == (None, dispatcher)
         may_end.set()
         eventually(lambda: found.works("two"))
@@ -286,7 +286,7 @@ def test_a_reload_sets_a_faulted_pair_up_at_once_and_a_stop_does_not_wait_for_it
     monkeypatch.setattr(pair_worker, "PROVEN_AFTER", 0.1)
     with scene(tmp_path, "two") as found:
         found.start()
-        eventually(lambda: (fault := found.status_of("two").fault) and fault.next_try)
+        eventually(lambda: (fault := found.status_of("two").fault) and fault.next_attempt)
         found.worker.reload(found.config)
         eventually(lambda: (fault := found.pair("two").fault) and fault.retry == 60.0)  # it was tried once more
         write_secret(tmp_path, found.emulator, "two")

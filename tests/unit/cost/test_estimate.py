@@ -11,12 +11,12 @@ from syphon import time_budget
 from syphon.cost import estimate
 from syphon.cost.estimate import (
     LIST_PRICES,
-    DeadDestination,
     Prices,
     PricingTier,
+    UnavailableDestination,
     bandwidth_cost,
     crossing_bytes,
-    dead_destination,
+    destination_pings_within,
     drain_cost,
     drain_operations,
     idle_cost,
@@ -25,7 +25,7 @@ from syphon.cost.estimate import (
     namespace_cost,
     pings_within,
     ring_receives,
-    tries_within,
+    unavailable_destination,
 )
 from syphon.model.errors import DestinationFull, DestinationMissing, SyphonError
 from syphon.sender import PairOptions
@@ -60,7 +60,18 @@ def test_a_message_that_rings_is_received_by_the_doorbell_and_by_the_job(prices:
 
 
 def test_a_dead_destination_is_tried_after_pauses_that_double() -> None:  # S9
-    assert [tries_within(seconds) for seconds in (1, 30, 31, 90, 91, 210, 211, 330, 331)] == [1, 1, 2, 2, 3, 3, 4, 4, 5]
+    moments = (1, 30, 31, 90, 91, 210, 211, 330, 331)
+    assert [destination_pings_within(seconds) for seconds in moments] == [
+        1,
+        1,
+        2,
+        2,
+        3,
+        3,
+        4,
+        4,
+        5,
+    ]
 
 
 @pytest.mark.parametrize("error", [DestinationMissing(), DestinationFull()])
@@ -71,17 +82,17 @@ def test_the_tries_are_those_of_the_breaker(error: SyphonError) -> None:  # S9
         found.failed(error, now)
         assert isinstance(found.state, breaker.BackingOff)
         now, tries = found.state.until, tries + 1
-    assert tries == tries_within(8 * 3600)
+    assert tries == destination_pings_within(8 * 3600)
 
 
 def test_eight_hours_at_a_dead_destination_are_one_receive_per_message_and_a_few_pings() -> None:  # S7
-    assert dead_destination(queues=10, messages=2458, hours=8) == DeadDestination(
+    assert unavailable_destination(queues=10, messages=2458, hours=8) == UnavailableDestination(
         first_receives=2458 + 10, browse_peeks=10, tries=242
     )
-    two = dead_destination(queues=10, messages=2458, hours=8, workers=2)
+    two = unavailable_destination(queues=10, messages=2458, hours=8, workers=2)
     assert two.operations == 2458 + 2 * (10 + 10 + 242)
-    assert dead_destination(queues=10, messages=0, hours=8).operations == 0
-    assert dead_destination(queues=2, messages=1000, hours=1).browse_peeks == 2 * 3
+    assert unavailable_destination(queues=10, messages=0, hours=8).operations == 0
+    assert unavailable_destination(queues=2, messages=1000, hours=1).browse_peeks == 2 * 3
 
 
 def test_each_sender_pings_each_failed_over_entity_once_an_interval() -> None:  # F5

@@ -80,7 +80,7 @@ def test_transfers_are_counted_by_hour_and_destination() -> None:  # X3
 def test_a_long_wait_is_counted_with_four_digits(waited: int, counted: int) -> None:  # X3
     enqueued = NOON - timedelta(milliseconds=waited)
     durations = count_rows(rows({"enqueued_at": enqueued}), EVERYTHING).durations.to_pylist()
-    assert {found["what"]: found["millis"] for found in durations} == {"waited": counted, "carried": 0}
+    assert {found["what"]: found["millis"] for found in durations} == {"waited": counted, "in_flight": 0}
 
 
 def test_a_message_counts_once_with_what_became_of_it_in_the_end() -> None:  # X3

@@ -64,7 +64,7 @@ def test_a_destination_backs_off_from_its_first_failure_until_it_accepts_a_messa
     assert (first.state, first.reason, first.left) == (DestinationState.BACKING_OFF, "is full", 5)
     scene.now += 40  # the back-off is over; a job tries again, and it is still full
     due = scene.look()["orders"]
-    assert (due.state, due.next_try, due.since) == (DestinationState.BACKING_OFF, None, first.since)
+    assert (due.state, due.next_attempt, due.since) == (DestinationState.BACKING_OFF, None, first.since)
     scene.ends(job(DestinationStats("orders", left=5, oldest_left=900_000), waiting=[FULL]))
     again = scene.look([FULL])["orders"]
     assert (again.since, again.left) == (first.since, 5)
