@@ -87,7 +87,7 @@ def test_the_tries_are_those_of_the_breaker(error: SyphonError) -> None:  # S9
 
 def test_eight_hours_at_a_dead_destination_are_one_receive_per_message_and_a_few_pings() -> None:  # S7
     assert unavailable_destination(queues=10, messages=2458, hours=8) == UnavailableDestination(
-        first_receives=2458 + 10, browse_peeks=10, tries=242
+        first_receives=2458 + 10, browse_peeks=10, pings=242
     )
     two = unavailable_destination(queues=10, messages=2458, hours=8, workers=2)
     assert two.operations == 2458 + 2 * (10 + 10 + 242)
