@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from syphon.model import RetryPolicy
 from syphon.yaml_settings import Mistake, Settings, read, together, validate
 
 LONG_POLL = 900
@@ -24,8 +25,8 @@ CHUNK = 64 * 1024
 """Bytes of a message in one billed operation; a larger message counts as several."""
 PEEK_PAGE = 250
 """Messages that one peek returns at most."""
-FIRST_PAUSE, LONGEST_PAUSE = 30, 120
-"""Seconds between attempts to reach a destination that is missing, disabled or full: each failure doubles them (S9)."""
+DESTINATION_RETRIES = RetryPolicy(first=30, longest=120)
+"""Attempts to reach a destination that is missing, disabled or full (S9)."""
 PING_EVERY = 60
 """Seconds between two pings of an entity that is failed over (F5)."""
 CROSSINGS = 2
@@ -89,10 +90,11 @@ def ring_receives(rings: int, message_bytes: int = 0, workers: int = 1) -> int:
 
 def destination_pings_within(seconds: int) -> int:
     """How often an unavailable destination is pinged: at once, and after back-offs that double up to the longest."""
-    pings, moment, pause = 0, 0, FIRST_PAUSE
-    while moment < seconds and pause < LONGEST_PAUSE:
-        pings, moment, pause = pings + 1, moment + pause, min(2 * pause, LONGEST_PAUSE)
-    return pings + max(0, -(-(seconds - moment) // LONGEST_PAUSE))
+    pings, moment = 0, 0.0
+    while moment < seconds:
+        moment += DESTINATION_RETRIES.pause(pings)
+        pings += 1
+    return pings
 
 
 def pings_within(hours: float, entities: int = 1, senders: int = 1, interval: float = PING_EVERY) -> int:

@@ -112,11 +112,11 @@ def test_a_message_crosses_between_the_regions_twice(prices: Prices, tmp_path: P
 
 def test_its_constants_are_those_of_the_transfer() -> None:
     assert PairOptions().ping_primary_interval == timedelta(seconds=estimate.PING_EVERY)
-    assert (estimate.LONG_POLL, estimate.LONGEST_PAUSE) == (
+    assert (estimate.LONG_POLL, estimate.DESTINATION_RETRIES.longest) == (
         time_budget.LONG_POLL,
         time_budget.LONGEST_DESTINATION_PAUSE,
     )
-    assert time_budget.RECHECK_AFTER == DestinationFull.retry_after == estimate.FIRST_PAUSE
+    assert time_budget.RECHECK_AFTER == DestinationFull.retry_after == estimate.DESTINATION_RETRIES.first
     assert estimate.PEEK_PAGE == PAGE
 
 
