@@ -44,6 +44,9 @@ MOST_THROTTLED = 0.5
 """The share of the window that messages of throttled destinations may fill. The rest is for other destinations."""
 
 
+LOCK_EXPIRES = "Its lock had expired, or was about to, before it could be sent."
+
+
 class WindowShare(NamedTuple):
     """How much may be in flight to one destination: its share of the pump's window. One batch is always allowed."""
 
@@ -66,17 +69,22 @@ class Answer(NamedTuple):
     error: SyphonError | None
 
 
+class Left(NamedTuple):
+    """A message that was not accepted, and why."""
+
+    transfer: MessageTransfer
+    error: SyphonError
+    may_defer: bool = True
+    """False if only its key or its lock is the cause: nothing tells when to fetch it again."""
+
+
 @dataclass(slots=True)
 class SendResults:
     """The results of one round of work."""
 
     accepted: list[MessageTransfer] = field(default_factory=list)
     refused: list[tuple[MessageTransfer, SyphonError]] = field(default_factory=list)
-    left: list[tuple[MessageTransfer, SyphonError]] = field(default_factory=list)
-    timed_out: list[tuple[MessageTransfer, SyphonError]] = field(default_factory=list)
-    """Left because of their session or partition key: the destination may be available for others."""
-    late: list[MessageTransfer] = field(default_factory=list)
-    """Not sent, because their locks have expired, or are about to."""
+    left: list[Left] = field(default_factory=list)
     sent: int = 0
     """Messages that were sent in this round."""
     busy: int = 0
@@ -216,7 +224,7 @@ class Destination:
             self._leave_if_stuck(results, now)
         if not isinstance(state, Available):
             self._wants_ping = False
-        self.left += len(results.left) + len(results.timed_out)
+        self.left += len(results.left)
         results.busy, self._busy = self._busy, 0
         return results
 
@@ -265,7 +273,8 @@ class Destination:
                 return
             if any(transfer.is_late for transfer in batch):  # the process stalled, or the message was redelivered
                 late, batch = split(batch, lambda transfer: transfer.is_late)
-                results.late += late
+                expired = Interrupted(LOCK_EXPIRES)
+                results.left += [Left(transfer, expired, may_defer=False) for transfer in late]
                 if not batch:
                     continue
             size = batch[0].restored.size
@@ -399,10 +408,10 @@ class Destination:
         elif isinstance(error, DestinationSilent) and _key(batch) != NO_KEY:
             if not self._is_one_key_to_blame(batch, now):
                 self._fail(error, now)
-            results.timed_out += [(transfer, error) for transfer in batch]
+            results.left += [Left(transfer, error, may_defer=False) for transfer in batch]
         elif not isinstance(error, Impossible | DestinationFailed):
             self._fail(error, now)
-            results.left += [(transfer, error) for transfer in batch]
+            results.left += [Left(transfer, error) for transfer in batch]
         elif len(batch) == 1:
             self._handle_single(batch[0], error, results, now)
         elif isinstance(error, Impossible):
@@ -419,7 +428,7 @@ class Destination:
         if self.breaker.is_permanent(error):
             results.refused.append((transfer, error))
             return
-        results.left.append((transfer, error))
+        results.left.append(Left(transfer, error))
         if isinstance(error, MessageTooLarge):
             return  # however many fail: the cause is the messages
         self._failed_singles += 1
@@ -456,7 +465,7 @@ class Destination:
         """Leaves the messages of keys that back off."""
         because = DestinationSilent(f"'{self.path}' does not answer for the session or partition key of this message.")
         for transfer in self.take_unsent(lambda transfer: self._keys.is_backing_off(_key([transfer]), now)):
-            results.timed_out.append((transfer, because))
+            results.left.append(Left(transfer, because, may_defer=False))
 
     # --- what cuts the connection --------------------------------------------------------------------------------
 
@@ -480,7 +489,7 @@ class Destination:
             until, _ = waiting.get(batch[0].key, (0.0, 0)) if len(batch) == 1 else (0.0, 0)
             if now < until:
                 because = Waits(f"The connection was lost when this message was sent to '{self.path}'.")
-                results.left.append((batch[0], because))
+                results.left.append(Left(batch[0], because))
             else:
                 if until:
                     self.suspicion.try_again()
@@ -494,7 +503,7 @@ class Destination:
         """
         if now < self.suspicion.not_before and len(self._unsent.pending) > ENOUGH:
             because = Waits(f"The connection was lost when messages were sent to '{self.path}'.")
-            results.left += [(transfer, because) for transfer in self._unsent.take_pending_after(ENOUGH)]
+            results.left += [Left(transfer, because) for transfer in self._unsent.take_pending_after(ENOUGH)]
 
     def _next_isolated(self, sender: RawSender[Batch], limit: int) -> Batch:
         """The messages that are tried now; the others are sent later."""
@@ -506,12 +515,12 @@ class Destination:
     # --- the end -------------------------------------------------------------------------------------------------
 
     def _leave_all(self, results: SendResults, because: SyphonError) -> None:
-        results.left += [(transfer, because) for transfer in self.take_unsent()]
+        results.left += [Left(transfer, because) for transfer in self.take_unsent()]
 
     def _leave_excess(self, results: SendResults, because: SyphonError, most: int) -> None:
         """Leaves the messages of a throttled destination that do not fit into its share of the window."""
         if most and len(self._unsent) > most:
-            results.left += [(transfer, because) for transfer in self._unsent.take_pending_after(most)]
+            results.left += [Left(transfer, because) for transfer in self._unsent.take_pending_after(most)]
 
     def _refuse_all(self, results: SendResults, because: SyphonError) -> None:
         results.refused += [(transfer, because) for transfer in self.take_unsent()]

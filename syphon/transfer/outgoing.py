@@ -158,7 +158,7 @@ class EntitySender:
             self._done(transfer)
             assert isinstance(transfer, OutgoingMessage)  # nothing else was offered
             self._refused(transfer, error)
-        for transfer, error in (*results.left, *results.timed_out):
+        for transfer, error, _ in results.left:
             # To wait for a person is no work for a job: it fails, and can be started again.
             if isinstance(error, DestinationMissing | DestinationDisabled | Faulted):
                 raise error
@@ -306,7 +306,7 @@ class LetterImport:
                 self._waits_since.pop(destination.path, None)
             for transfer, error in results.refused:
                 self._leave(transfer, f"'{destination.path}': {error}")
-            for transfer, error in results.left:
+            for transfer, error, _ in results.left:
                 if connection is not None and isinstance(error, Waits) and self._is_patient(destination.path):
                     self._destinations.offer(destination, transfer)
                 else:

@@ -28,7 +28,7 @@ from syphon.time_budget import PACED_TURN, PUMP_TICK, PUMP_TURN
 from .batches import MessageTransfer
 from .breaker import BackingOff, Rejecting
 from .congestion import Congestion
-from .destination import Destination, SendResults
+from .destination import LOCK_EXPIRES, Destination, SendResults
 from .destinations import DestinationBackoff, Destinations
 from .pump_options import PERMANENT, PumpOptions
 from .queue_transfer import QueueTransfer
@@ -49,7 +49,6 @@ PACED_AFTER_LEASE = 5.0
 """Seconds after the end of the lease in which messages are still sent that the congestion control holds back."""
 STOPPED_TAKING = "The pump had stopped receiving messages."
 NOT_CONNECTED = "The primary is not connected."
-LOCK_EXPIRES = "Its lock had expired, or was about to, before it could be sent."
 
 
 class Pump:
@@ -489,15 +488,11 @@ class Pump:
             transfer.queue.dead_letter(transfer.arrival, reason, f"Destination '{destination.path}': {error}")
         if results.left:
             defers = destination.defers(self._now())
-            for transfer, error in results.left:
-                if defers:
+            for transfer, error, may_defer in results.left:
+                if defers and may_defer:
                     self._defer(transfer, error)
                 else:
                     self._leave(transfer, error)
-        for transfer, error in results.timed_out:  # not deferred: nothing tells when its key is available again
-            self._leave(transfer, error)
-        for transfer in results.late:
-            self._leave(transfer, Interrupted(LOCK_EXPIRES))
 
     # --- settling ------------------------------------------------------------------------------------------------
 

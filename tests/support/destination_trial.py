@@ -58,7 +58,7 @@ class Trial:
     def turn_once(self) -> None:
         done = self.destination.work(self.connection, self.now, SHARE)
         self.results.accepted += done.accepted
-        self.results.left += done.left + done.timed_out
+        self.results.left += done.left
         self.results.refused += done.refused
         self.results.answers += done.answers
         self.connection.wire.flush()

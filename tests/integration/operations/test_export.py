@@ -410,6 +410,20 @@ def test_a_message_that_was_sent_again_because_no_answer_came_is_a_possible_dupl
     assert len(bench.take("orders", 3)) == 3
 
 
+def test_a_line_whose_partition_key_timed_out_is_sent_again(
+    bench: Bench, tmp_path: Path, file: Path, syphon: Run
+) -> None:  # S8
+    bench.queue("orders")
+    bench.bury(aliased("one", "orders", "m1", x_ms_sessionid="a session"), reason="r")
+    config = bench.config(tmp_path)
+    syphon("dead-letters", "export", "-c", config, file)
+    fault = Fault(Action.ERROR, Operation.SEND, "orders", condition="com.microsoft:timeout", times=1)
+    bench.emulator.call(lambda: bench.primary.faults.add(fault))
+    done = syphon("dead-letters", "import", "-c", config, file, "--to", "destination", "--yes")
+    assert fault.struck == 1
+    assert (done.returncode, "Sent 1 of 1 line." in done.stdout) == (0, True)
+
+
 def _numbers(ranges: str) -> list[int]:
     found: list[int] = []
     for part in filter(None, ranges.split(",")):

@@ -175,7 +175,7 @@ def test_what_was_settled_without_a_word_is_not_sent_again_and_again(  # D10, S3
 
     monkeypatch.setattr(AmqpSession, "answer", say_nothing)
     trial.send()
-    ((left, _),) = trial.results.left
+    ((left, _, _),) = trial.results.left
     assert left.possible_duplicate
     assert trial.namespaces.active("orders") == 1
 

@@ -29,7 +29,7 @@ def offer(trial: Trial, count: int) -> None:
 
 
 def left(trial: Trial) -> set[object]:
-    return {transfer.restored.message_id for transfer, _ in trial.results.left}
+    return {transfer.restored.message_id for transfer, _, _ in trial.results.left}
 
 
 @pytest.mark.parametrize("bad", [{0}, {99}, {50}, {7, 8, 93}, {*range(3, 100, 12)}], ids=lambda bad: f"{len(bad)}")
@@ -38,7 +38,7 @@ def test_its_companions_arrive_once_and_the_destination_goes_on(trial: Trial, ba
     offer(trial, 100)
     trial.turn(lambda: trial.answered() == 100)
     assert left(trial) == {f"{number}" for number in bad}
-    assert all(isinstance(error, DestinationFailed) for _, error in trial.results.left)
+    assert all(isinstance(error, DestinationFailed) for _, error, _ in trial.results.left)
     assert {message.message_id for message in trial.namespaces.take("orders", 100 - len(bad))} == {
         f"{number}" for number in set(range(100)) - bad
     }
