@@ -164,6 +164,8 @@ SHORTEST_REPORT_PAUSE = 0.05
 """Shortest pause between two reports."""
 DRIVER_SILENCE = 5.0
 """Without an answer of the driver, a slot stops: its work would not be on record."""
+JOB_SETTLES_WITHIN = 20.0
+"""The slots of a job that Spark gave up send their last reports."""
 REPORT_ANSWER_WITHIN = REPORT_EVERY + DRIVER_SILENCE / 2
 """A slot waits for one answer, which the driver may hold for REPORT_EVERY."""
 LONGEST_HOLD = 2.0

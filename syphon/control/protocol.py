@@ -151,6 +151,8 @@ class SlotOrder(BaseModel):
     """The queues that it serves. A queue with a higher number than before is served again."""
     released: tuple[str, ...] = ()
     """Queues whose service it must end: the operator has paused them."""
+    killed: tuple[str, ...] = ()
+    """Queues of which a slot was killed: it may have forwarded what is redelivered."""
     rate: float | None = None
     """Messages per second that the slot may receive, as the operator asked. None means no limit, 0 means pause."""
     send_limit: float | None = None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, NamedTuple, Protocol
 
 from syphon.model import Counters, QueueKey
-from syphon.time_budget import SLOT_SHARES_FOR
+from syphon.time_budget import DRIVER_SILENCE, SLOT_SHARES_FOR
 from syphon.transfer import DEFAULT_SHARE, BatchTrace, Congestion
 
 from .protocol import AttemptKey, HandOver, SlotOrder, SlotReport, Traffic
@@ -151,6 +151,8 @@ class SlotControl:
         self._jobs: dict[str, dict[str, HandOver]] = {}
         """The open jobs, and the queues that the slots of each serve."""
         self._stopped: set[str] = set()
+        self._killed: set[QueueKey] = set()
+        """Queues of which a slot was killed."""
         self._stopping = False
         self._rates: dict[str, float | None] = {}
         self._congested: dict[str, Congested] = {}
@@ -158,6 +160,7 @@ class SlotControl:
         self._pauses = pauses or NothingPaused()
         self._traces: deque[Traced] | None = None
         self._lock = threading.Lock()
+        self._has_reported = threading.Condition(self._lock)
 
     def open_job(self, job: str, queues: tuple[HandOver, ...] = ()) -> None:
         """Lets the slots of this job work on these queues."""
@@ -182,6 +185,22 @@ class SlotControl:
             self._stopped.add(job)
         self._tell()
 
+    def settle_job(self, job: str, within: float) -> None:
+        """Stops the slots of a job that Spark gave up, and waits for their last reports: its counters must be exact.
+
+        Slots go on when Spark cancels their job. One that is silent for `DRIVER_SILENCE` was killed.
+        """
+        self.stop_job(job)
+        deadline = self._now() + within
+        with self._lock:
+            while (left := min(deadline, self._runs_until(job)) - self._now()) > 0:
+                self._has_reported.wait(left)
+
+    def _runs_until(self, job: str) -> float:
+        """Until when a slot of this job may run, if nothing more is heard of it."""
+        running = (key for key, report in self._reports.items() if key.job == job and not report.finished)
+        return max((self._heard[key] + DRIVER_SILENCE for key in running), default=0.0)
+
     def close_job(self, job: str) -> list[SlotReport]:
         """Ends a job and returns its reports.
 
@@ -194,9 +213,16 @@ class SlotControl:
             for key in keys:
                 self._heard.pop(key, None)
             reports = [self._reports.pop(key) for key in sorted(keys)]
+            for report in reports:
+                self._note_killed(report)
             for queue, attempts in _by_queue(reports).items():
                 self._totals.setdefault(queue, QueueTotals()).end_job(attempts)
             return reports
+
+    def _note_killed(self, report: SlotReport) -> None:
+        """Remembers the queues of an attempt that has ended without its last report."""
+        if not report.finished:
+            self._killed.update(report.key_of(queue) for queue in report.queues)
 
     def collect_traces(self, into: deque[Traced]) -> None:
         """Lets slots trace their batches, and appends the traces to `into`."""
@@ -267,6 +293,7 @@ class SlotControl:
             return SlotOrder(
                 queues=tuple(each for each in handed if each.queue not in paused),
                 released=paused,
+                killed=tuple(each.queue for each in handed if QueueKey(report.pair, each.queue) in self._killed),
                 rate=None if rate is None else rate / (1 + len(others)),
                 send_limit=part_of(sending, report.sending, (each.sending for each in others)),
                 receive_limit=part_of(receiving, report.receiving, (each.receiving for each in others)),
@@ -305,8 +332,13 @@ class SlotControl:
                 congested = self._congested.setdefault(report.pair, Congested(DEFAULT_SHARE))
                 others = [each for key, each in self._fresh(report.pair) if key != report.key]
                 congested.record(report, self._reports.get(report.key), others, self._now())
+                if report.key not in self._reports:
+                    for key, earlier in self._reports.items():
+                        if (key.job, key.slot) == (report.job, report.slot) and key.attempt < report.attempt:
+                            self._note_killed(earlier)
                 self._reports[report.key] = report.model_copy(update={"traces": ()})
                 self._heard[report.key] = self._now()
+                self._has_reported.notify_all()
                 for each in (each for key, each in self._reports.items() if key.job == report.job):
                     for queue in each.queues:
                         counted.setdefault(queue.queue, []).append(queue.counters)

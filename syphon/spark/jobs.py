@@ -9,6 +9,7 @@ only.
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -21,6 +22,7 @@ from syphon.control import ControlServer, HandOver, QueueAttempt, SlotReport
 from syphon.ledger import Attempt, LedgerWriter, OpenJob
 from syphon.model import Counters, first_line
 from syphon.servicebus import SideFault
+from syphon.time_budget import JOB_SETTLES_WITHIN
 from syphon.transfer import DestinationBackoff, Ended, PumpOptions, wall_clock
 
 from .session_access import SparkLost, access_to, is_connect
@@ -32,6 +34,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_CANCELLED = re.compile(r"\bcancell?ed\b", re.IGNORECASE)
+"""What Spark says of a job that somebody has cancelled, in all its versions and on Connect."""
+
+
 @dataclass(frozen=True, slots=True)
 class JobResult:
     """How a job ended, as far as its slots reported it to the driver."""
@@ -39,6 +45,8 @@ class JobResult:
     reports: tuple[SlotReport, ...]
     spark_error: str = ""
     """Why Spark gave the job up; empty if it did not."""
+    is_cancelled: bool = False
+    """Whether somebody cancelled it in Spark: in its web UI, with `cancelJobGroup`, or with `interruptAll`."""
 
     @property
     def killed(self) -> tuple[SlotReport, ...]:
@@ -129,25 +137,30 @@ class Jobs:
         names = tuple(handed.queue for handed in queues)
         self._ledger_writer.open_job(OpenJob(job, pair.name, names, len(options), wall_clock()))
         self._control_server.open_job(job, tuple(queues))
-        files, failure = self._run(pair.name, names, assignments)
+        files, failure, is_cancelled = self._run(pair.name, names, assignments)
+        if failure:
+            self._control_server.settle_job(job, JOB_SETTLES_WITHIN)
         reports = tuple(self._control_server.close_job(job))
         self._ledger_writer.close_job(job, files, [row for report in reports for row in _attempts(report)])
-        return JobResult(reports, failure)
+        return JobResult(reports, failure, is_cancelled)
 
-    def _run(self, pair: str, queues: Sequence[str], assignments: list[SlotAssignment]) -> tuple[list[bytes], str]:
-        """Runs the slots. Returns their packed rows, and why there are none if Spark gave up."""
+    def _run(
+        self, pair: str, queues: Sequence[str], assignments: list[SlotAssignment]
+    ) -> tuple[list[bytes], str, bool]:
+        """Runs the slots. Returns their packed rows; why there are none if Spark gave up; whether it was told to."""
         what = queues[0] if len(queues) == 1 else f"{len(queues)} queues of {pair}"
         self._access.describe_job(pair, what)
         try:
-            return run_tasks(self._spark, slot_task(assignments), len(assignments)), ""
+            return run_tasks(self._spark, slot_task(assignments), len(assignments)), "", False
         except Exception as error:
             text = _reason(error)
             if self._access.is_lost():
                 raise SparkLost(f"Spark stopped while it worked on {what}: {text}") from error
-            return (
-                [],
-                f"Spark gave up a job on {what}: {text}. No message is lost: those in flight are redelivered.",
+            is_cancelled = _CANCELLED.search(text) is not None
+            what_happened = (
+                f"the job on {what} was cancelled in Spark" if is_cancelled else f"Spark gave up a job on {what}"
             )
+            return [], f"{what_happened}: {text}. No message is lost: those in flight are redelivered.", is_cancelled
 
 
 def _reason(error: Exception) -> str:

@@ -276,6 +276,9 @@ class Slot:
                 self._pump.release(queue)
         for handed in order.queues:
             self._serve(handed)
+        for queue in order.killed:
+            if queue in self._pump.queues:
+                self._pump.queues[queue].unsettled.follows_a_kill = True
 
     def _serve(self, handed: HandOver) -> None:
         if handed.number <= self._accepted.get(handed.queue, 0) or not self._pump.accepting:

@@ -58,6 +58,8 @@ class Unsettled:
         wall: Callable[[], int],
     ) -> None:
         self.counters = PumpCounters()
+        self.follows_a_kill = False
+        """Whether a slot of the queue was killed. It may have forwarded what is redelivered now."""
         self.transfers: dict[Arrival, MessageTransfer | None] = {}
         """The messages in flight, oldest first. None: the message cannot be forwarded and only waits to be settled."""
         self._by_number: dict[int, MessageTransfer] = {}
@@ -108,6 +110,8 @@ class Unsettled:
                 del self._by_number[number]
             if transfer.trace is not None:
                 self._traces.settle(transfer.trace)
+            if self.follows_a_kill and result is Result.FORWARDED and transfer.restored.stamps.delivery_count:
+                duplicate = True
         counters = self.counters
         counters.in_flight = len(self.transfers)
         counters.bytes_in_flight -= size

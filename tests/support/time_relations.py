@@ -91,6 +91,9 @@ RELATIONS = (
         ("REPORT_EVERY", "LONGEST_HOLD", "REPORT_ANSWER_WITHIN", "DRIVER_SILENCE", "SLOT_SHARES_FOR"),
         "A held answer is not silence, and a silent slot stops before its share of the rate is given away",
     ),
+    Relation(
+        ("grace of a pump + DRIVER_SILENCE", "JOB_SETTLES_WITHIN"), "A stopped slot finishes, or is known to be dead"
+    ),
     Relation(("DRIVER_SILENCE", "default lease / 3"), "A slot without a driver ends long before its lease"),
     Relation(("DRAIN_QUIET", "LINGER", "SHORT_LEASE", "default lease"), "A slot ends idle or makes room in its lease"),
     Relation(("SPARK_CHECK_EVERY", "JVM_IS_GONE_WITHIN"), "A lost JVM is told from a failed job"),

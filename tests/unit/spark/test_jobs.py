@@ -41,7 +41,10 @@ class Scene:
         monkeypatch.setattr(jobs_module, "access_to", lambda _: access)
         monkeypatch.setattr(jobs_module, "run_tasks", self.run_tasks)
         control = SimpleNamespace(
-            address=ControlAddress("127.0.0.1", 1, ""), open_job=self.open_control, close_job=self.close_control
+            address=ControlAddress("127.0.0.1", 1, ""),
+            open_job=self.open_control,
+            settle_job=self.settle_control,
+            close_job=self.close_control,
         )
         writer = SimpleNamespace(open_job=self.open_record, close_job=self.close_record)
         self.jobs = Jobs(cast(Any, None), cast(Any, control), cast(Any, writer))
@@ -59,6 +62,9 @@ class Scene:
     def run_tasks(self, spark: object, task: Task, count: int) -> list[bytes]:
         self.steps.append("tasks")
         return self.tasks()
+
+    def settle_control(self, job: str, within: float) -> None:
+        self.steps.append("slots have ended")
 
     def close_control(self, job: str) -> list[SlotReport]:
         self.steps.append("reports taken")
@@ -88,11 +94,12 @@ def test_a_job_is_on_record_before_its_tasks_begin_and_closed_after_they_have_en
 def test_a_job_that_spark_gives_up_is_closed_with_what_its_attempts_had_counted(scene: Scene) -> None:  # D9, D17
     scene.tasks = fail
     result = scene.run()
-    assert scene.steps == BEGUN + ENDED
+    assert scene.steps == [*BEGUN, "slots have ended", *ENDED]
     ((_, files, attempts),) = scene.closed
     assert files == []
     assert [each.counters.received for each in attempts] == [3]
     assert "Spark gave up a job" in result.spark_error
+    assert not result.is_cancelled
 
 
 def test_a_job_that_loses_spark_stays_open(scene: Scene) -> None:  # D17
