@@ -26,6 +26,7 @@ help:
 	@echo "make unit    run the tests of pure modules, without sockets and Spark"
 	@echo "make faults  every fault that a release survives (SEED=7 to have them strike elsewhere)"
 	@echo "make clients  older and newer versions of the official clients on the emulator (ARGS=\"python go\" for some)"
+	@echo "make azure   the emulator's behaviour beside that of two namespaces on Azure, which it names"
 	@echo "make soak    faults at random (MINUTES=60 SEED=7)"
 	@echo "make sim     whole incidents at random in one process (RUNS=2000 or MINUTES=10, SEED=7)"
 	@echo "make fuzz    damaged messages at random (MINUTES=10 SEED=7)"
@@ -92,6 +93,14 @@ sim: $(READY)
 .PHONY: clients
 clients: $(READY)
 	$(BIN)/python -m tests.integration.emulator.clients $(ARGS)
+
+# Creates and deletes entities with names of its own in both namespaces. Warnings are no failures there.
+.PHONY: azure
+azure: $(READY)
+	@test -n "$$SYPHON_AZURE_PRIMARY" -a -n "$$SYPHON_AZURE_SECONDARY" || { \
+	    echo "Set SYPHON_AZURE_PRIMARY and SYPHON_AZURE_SECONDARY to connection strings with the Manage claim" >&2; exit 2; }
+	$(BIN)/pytest -q -p no:xdist -W default --disable-warnings --timeout 300 --deselect \
+	    tests/conformance/test_another_target.py tests/conformance $(ARGS)
 
 .PHONY: soak
 soak: $(READY)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import ssl
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from syphon.amqp import Map, Message, Properties, Section, Value, properties_bytes, section_bytes
@@ -77,15 +79,16 @@ class RawClient:
         self._handles = itertools.count()
         self._deliveries = itertools.count()
         self._nodes: dict[str, tuple[int, int]] = {}
+        self._received: Counter[int] = Counter()
 
-    async def sign_in(self) -> None:
-        plain = f"\0{ROOT_POLICY}\0{ROOT_KEY}".encode()
+    async def sign_in(self, policy: str = ROOT_POLICY, key: str = ROOT_KEY, host: str | None = None) -> None:
+        plain = f"\0{policy}\0{key}".encode()
         self._writer.write(SASL_HEADER + frame(0, SaslInit("PLAIN", plain).to_bytes(), FRAME_SASL))
         assert await self._reader.readexactly(8) == SASL_HEADER
         await self.next(SaslMechanisms)
         assert (await self.next(SaslOutcome))[0].code == 0
         self._writer.write(AMQP_HEADER)
-        self.post(Open("raw"))
+        self.post(Open("raw", host))
         self.post(Begin(None, 0, 1 << 20, 1 << 20))
         assert await self._reader.readexactly(8) == AMQP_HEADER
         await self.next(Begin)
@@ -166,7 +169,7 @@ class RawClient:
         return TemporaryQueue(handle, source.address)
 
     def grant(self, handle: int, credit: int) -> None:
-        self.post(Flow(0, 1 << 20, 0, 1 << 20, handle, None, credit))
+        self.post(Flow(0, 1 << 20, 0, 1 << 20, handle, self._received[handle], credit))
 
     async def receive(self, handle: int) -> Arrival:
         """Receives the next message. Grant credit first."""
@@ -178,6 +181,7 @@ class RawClient:
             pieces.append(payload)
             tag = transfer.delivery_tag if tag is None else tag
             if not transfer.more:
+                self._received[handle] += 1
                 assert transfer.delivery_id is not None
                 assert tag is not None
                 return Arrival(b"".join(pieces), transfer.delivery_id, tag)
@@ -226,15 +230,32 @@ class RawClient:
                     return performative, rest[after:]
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a namespace is, and the policy to sign in with."""
+
+    host: str
+    port: int
+    policy: str = ROOT_POLICY
+    key: str = field(default=ROOT_KEY, repr=False)
+    tls: ssl.SSLContext | None = None
+
+
 @asynccontextmanager
-async def raw_client(emulated: EmulatedNamespace) -> AsyncIterator[RawClient]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", emulated.running.amqp_port)
+async def raw_client_at(place: Place) -> AsyncIterator[RawClient]:
+    reader, writer = await asyncio.open_connection(place.host, place.port, ssl=place.tls)
     try:
         client = RawClient(reader, writer)
-        await client.sign_in()
+        await client.sign_in(place.policy, place.key, place.host)
         yield client
     finally:
         writer.transport.abort()
+
+
+@asynccontextmanager
+async def raw_client(emulated: EmulatedNamespace) -> AsyncIterator[RawClient]:
+    async with raw_client_at(Place("127.0.0.1", emulated.running.amqp_port)) as client:
+        yield client
 
 
 def value_bytes(body: Composite) -> bytes:
