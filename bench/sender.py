@@ -24,7 +24,7 @@ from rich.table import Table
 
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage, QueueDescription
 from syphon.sender import PairOptions, aio, pair
-from syphon.sender.failover import Failover
+from syphon.sender.shared_failover import Failover
 
 OPTIONS = PairOptions(backlog_queue_count=1, failover_interval=timedelta(0), primary_name="contoso")
 WORKLOADS: dict[str, tuple[Callable[[], Any], int]] = {

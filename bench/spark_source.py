@@ -47,7 +47,7 @@ import sys, time
 from pydantic import SecretStr
 from syphon.backlog import SelectedQueue
 from syphon.config import PairSettings, SideSettings
-from syphon.datasource import dataframes
+from syphon.datasource import backlog_frames
 import pyarrow
 backlog_batches = getattr(dataframes, "backlog_batches", None)
 if backlog_batches is None:  # in older code

@@ -1,6 +1,5 @@
 """Backlog queues and backlog messages: names, provisioning, checks, aliasing, restoring, previews, dead letters."""
 
-from .alias import NotForBacklog, to_backlog
 from .backlog_message import PATH_LIMIT, BrokerStamps, TraceContext, stamps_of, trace_context
 from .check import Finding, PreflightCheck, preflight_checks, secondary_administration
 from .dead_letter_edit import NO_EDIT, BadEdit, LetterEdit, message_id_of, with_message_id
@@ -20,6 +19,8 @@ from .dead_letters import (
     read_dead_letters,
     read_line,
 )
+from .dotnet_times import FOREVER, iso_duration
+from .message_aliases import NotForBacklog, to_backlog
 from .preview import MessagePreview, PreviewRules, expiry_warning, preview_message
 from .provisioning import Created, Dropped, Found, Missing, NoBacklogQueue, Provisioned, Unknown, plan, provision
 from .queues import (
@@ -40,7 +41,6 @@ from .queues import (
     select_queues,
 )
 from .restoration import Restored, Unrestorable, UnrestorableReason, destination_of, restore
-from .times import FOREVER, iso_duration
 
 __all__ = [
     "BadEdit",

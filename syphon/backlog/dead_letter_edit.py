@@ -16,7 +16,7 @@ from syphon.amqp.section_edit import NULL, field, outline, value_at, with_fields
 from syphon.model import SyphonError
 
 from .backlog_message import PATH
-from .times import InvalidValue, moment, timespan, timespan_bytes, whole_millis
+from .dotnet_times import InvalidValue, moment, timespan, timespan_bytes, whole_millis
 
 OF_PROPERTIES = "properties."
 """How the name of a property of the properties section begins; every other name is an application property."""

@@ -12,10 +12,10 @@ from syphon.amqp.section_edit import ByteRange, field, value_at
 from syphon.model import DESTINATION_NOT_ALLOWED, PathPatterns, TimeToLive
 
 from .backlog_message import PATH, SCHEDULED, SCHEDULED_TIME, TIME_TO_LIVE, TTL, stamps_of
-from .message_layout import layout_of
+from .dotnet_times import FOREVER, InvalidValue, moment, time_to_live, whole_millis
+from .layout_cache import layout_of
 from .queues import not_allowed, not_allowed_text
 from .restoration import Restored, Unrestorable, restore
-from .times import FOREVER, InvalidValue, moment, time_to_live, whole_millis
 
 _NO_LIMIT = 2**32 - 1
 """The time to live of a header that means "no limit"."""

@@ -16,7 +16,7 @@ from typing import NamedTuple, NewType
 from syphon.config import PairSettings
 from syphon.model import BACKLOG_MARK, EntityPath, PathPatterns, SyphonError, first_label, never_a_destination
 
-from .times import FOREVER, iso_duration
+from .dotnet_times import FOREVER, iso_duration
 
 QueueName = NewType("QueueName", str)
 

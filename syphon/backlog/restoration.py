@@ -59,8 +59,17 @@ from .backlog_message import (
     is_string,
     shown,
 )
-from .message_layout import Layout, identity, layout_of
-from .times import A_MOMENT, A_TIME_TO_LIVE, EARLIEST, LONGEST, InvalidValue, moment, time_to_live_at, whole_millis
+from .dotnet_times import (
+    A_MOMENT,
+    A_TIME_TO_LIVE,
+    EARLIEST,
+    LONGEST,
+    InvalidValue,
+    moment,
+    time_to_live_at,
+    whole_millis,
+)
+from .layout_cache import Layout, identity, layout_of
 
 _SCHEDULED_KEY = encode(Symbol(SCHEDULED))
 _UINT_MAX = 2**32 - 1

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syphon.command_options import END_TIME, TIME
 from syphon.model import ExitCode, Extra, InvalidOption, SyphonError
+from syphon.option_declarations import END_TIME, TIME
 
 from .shared_options import Reads, load_settings
 

@@ -1,4 +1,4 @@
-"""Options of commands: the settings file, and those that a model declares (`syphon.command_options`)."""
+"""Options of commands: the settings file, and those that a model declares (`syphon.option_declarations`)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
-from syphon.command_options import Option, OptionKind, options_of
 from syphon.model import ExitCode, Extra, InvalidOption
+from syphon.option_declarations import Option, OptionKind, options_of
 
 if TYPE_CHECKING:
     from syphon.config import Config

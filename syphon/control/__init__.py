@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from .reporter import ControlClient as ControlClient
     from .reporter import HttpControlClient as HttpControlClient
     from .reporter import Reporter as Reporter
-    from .shutdown import FAULTED as FAULTED
-    from .shutdown import STOPPED as STOPPED
-    from .shutdown import Ending as Ending
-    from .shutdown import Shares as Shares
-    from .shutdown import Step as Step
-    from .slot_control import RateLimit as RateLimit
-    from .slot_control import SlotControl as SlotControl
-    from .slot_control import Traced as Traced
+    from .shutdown_budget import FAULTED as FAULTED
+    from .shutdown_budget import STOPPED as STOPPED
+    from .shutdown_budget import Ending as Ending
+    from .shutdown_budget import Shares as Shares
+    from .shutdown_budget import Step as Step
+    from .slot_orders import RateLimit as RateLimit
+    from .slot_orders import SlotControl as SlotControl
+    from .slot_orders import Traced as Traced
     from .totals import QueueAttempt as QueueAttempt
     from .totals import QueueTotals as QueueTotals
     from .totals import Totals as Totals
@@ -37,8 +37,8 @@ else:
         "protocol": ("ControlAddress", "HandOver", "QueueReport", "SlotOrder", "SlotReport", "Traffic"),
         "reporter": ("ControlClient", "HttpControlClient", "Reporter"),
         "control_server": ("ControlServer",),
-        "shutdown": ("Ending", "FAULTED", "STOPPED", "Shares", "Step"),
-        "slot_control": ("RateLimit", "SlotControl", "Traced"),
+        "shutdown_budget": ("Ending", "FAULTED", "STOPPED", "Shares", "Step"),
+        "slot_orders": ("RateLimit", "SlotControl", "Traced"),
         "totals": ("QueueAttempt", "QueueTotals", "Totals"),
     }
     __all__ = exported_names(_MODULES)

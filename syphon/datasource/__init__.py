@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING
 from syphon.lazy_exports import exported_names, lazy_exports
 
 if TYPE_CHECKING:
-    from .backlog_query import VIEW as VIEW
-    from .backlog_query import BadQuery as BadQuery
-    from .backlog_query import answer_query as answer_query
-    from .backlog_query import asking as asking
-    from .dataframes import DeadLetterPreview as DeadLetterPreview
-    from .dataframes import DestinationSummary as DestinationSummary
-    from .dataframes import backlog as backlog
-    from .dataframes import backlog_frame as backlog_frame
-    from .dataframes import dead_letter_previews as dead_letter_previews
-    from .dataframes import larger_than as larger_than
-    from .dataframes import ledger as ledger
-    from .dataframes import looking as looking
-    from .dataframes import summary as summary
+    from .backlog_frames import DeadLetterPreview as DeadLetterPreview
+    from .backlog_frames import DestinationSummary as DestinationSummary
+    from .backlog_frames import backlog as backlog
+    from .backlog_frames import backlog_frame as backlog_frame
+    from .backlog_frames import dead_letter_previews as dead_letter_previews
+    from .backlog_frames import larger_than as larger_than
+    from .backlog_frames import ledger as ledger
+    from .backlog_frames import looking as looking
+    from .backlog_frames import summary as summary
+    from .query_guard import VIEW as VIEW
+    from .query_guard import BadQuery as BadQuery
+    from .query_guard import answer_query as answer_query
+    from .query_guard import asking as asking
     from .source import ServiceBusDataSource as ServiceBusDataSource
     from .source import SparkTooOld as SparkTooOld
     from .source import register_source as register_source
 else:
     _MODULES = {
-        "backlog_query": ("BadQuery", "VIEW", "answer_query", "asking"),
-        "dataframes": (
+        "query_guard": ("BadQuery", "VIEW", "answer_query", "asking"),
+        "backlog_frames": (
             "DeadLetterPreview",
             "DestinationSummary",
             "backlog_frame",

@@ -1,5 +1,6 @@
 """The ledger: what happened to every message, as Parquet; its schema, its writer, and the report on it."""
 
+from .ledger import Ledger, LedgerFinding, LedgerUnreadable, check_ledger, check_ledger_path
 from .parquet import avoid_loading_pandas, packed_file
 from .reader import LocalReader, SparkReader
 from .report_html import html_page
@@ -16,7 +17,6 @@ from .report_values import (
     Spread,
 )
 from .rows import Attempt, OpenJob, Origin, Period
-from .store import Ledger, LedgerFinding, LedgerUnreadable, check_ledger, check_ledger_path
 from .writer import LedgerWriter
 
 __all__ = [

@@ -24,7 +24,7 @@ from uuid import uuid4
 
 from syphon.time_budget import MERGE_LONGEST_WAIT
 
-from .files import LedgerFiles, cause
+from .filesystems import LedgerFiles, cause
 from .parquet import LARGEST, joined
 
 log = logging.getLogger(__name__)

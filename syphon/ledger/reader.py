@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from .aggregates import ATTEMPT, COLUMNS, MESSAGE, PACKED_AGGREGATES, Aggregates, count_rows
-from .files import LocalFiles, cause, local_path
+from .filesystems import LocalFiles, cause, local_path
+from .ledger import MOST_LISTINGS, Ledger, LedgerUnreadable, read_open
 from .merge import MERGED, replaced_files
 from .parquet import arrow_schema
 from .report_values import OpenJobReport
 from .rows import ATTEMPTS, TRANSFERS, Period, Selection, micros, within
-from .store import MOST_LISTINGS, Ledger, LedgerUnreadable, read_open
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from .aggregates import ATTEMPT, MOST_LINES, Aggregates, percentiles
+from .ledger import LedgerUnreadable
 from .reader import FilesChanged, LedgerExtract, Reader
 from .report_values import (
     Band,
@@ -27,7 +28,6 @@ from .report_values import (
     Transfers,
 )
 from .rows import EPOCH, Period, Selection
-from .store import LedgerUnreadable
 
 BANDS = (1, 10, 60, 300, 900, 3_600, 14_400, 86_400)
 """Seconds in the backlog: the borders between the bands."""

@@ -32,10 +32,10 @@ from syphon.time_budget import (
     RECORD_WITHIN,
 )
 
+from .ledger import Ledger, LedgerUnwritable
 from .merge import Merger, StoredFile
 from .parquet import files_by_day
 from .rows import Attempt, OpenJob
-from .store import Ledger, LedgerUnwritable
 
 
 @dataclass

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from syphon.backlog import SelectedQueue, by_pair, not_allowed
-from syphon.command_options import called_with
 from syphon.config import Config, PairSettings, Via, settings_of
 from syphon.cost import PricingTier, drain_cost, load_prices
 from syphon.datasource import (
@@ -31,6 +30,7 @@ from syphon.model import (
     plural,
     volume,
 )
+from syphon.option_declarations import called_with
 from syphon.servicebus import NamespaceTier, administration_of, connected, largest_accepted
 from syphon.spark import spark_session
 from syphon.time_budget import TIER_WITHIN

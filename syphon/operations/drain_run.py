@@ -14,9 +14,9 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from syphon.backlog import SelectedQueue, by_pair, plan, queue_names, secondary_administration, select_queues
-from syphon.command_options import called_with
 from syphon.config import Config, ConfigLike, PermanentError, settings_of
 from syphon.model import SyphonError
+from syphon.option_declarations import called_with
 from syphon.worker import GIVE_UP, Drain, DrainOptions, DrainProgress, counts_of, running_engine, waiting_destinations
 
 from .drain_summary import DrainSummary, exit_code_of, summarized

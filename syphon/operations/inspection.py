@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from syphon.backlog import SelectedQueue, by_pair, expiry_warning, select_queues
-from syphon.command_options import Names, Queues, read_names
 from syphon.config import Config, ConfigLike, settings_of
 from syphon.datasource import (
     VIEW,
@@ -34,6 +33,7 @@ from syphon.model import (
     plural,
     volume,
 )
+from syphon.option_declarations import Names, Queues, read_names
 from syphon.servicebus import connected, peek, try_receiver
 from syphon.spark import session_for_queries, spark_session
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
-from syphon.command_options import Moment, read_moment
 from syphon.config import ConfigLike, PipelineSettings, settings_of
 from syphon.ledger import Ledger, LedgerUnreadable, LocalReader, Period, Report, SparkReader, query_report
 from syphon.model import InvalidOption
+from syphon.option_declarations import Moment, read_moment
 from syphon.spark import CONNECT, active_session, cores_of, is_connect, spark_session
 
 if TYPE_CHECKING:

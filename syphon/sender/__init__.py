@@ -6,8 +6,7 @@ them from there to the primary.
 `syphon.sender` is the sync API, `syphon.sender.aio` the asyncio API. Both behave the same.
 """
 
-from .calls import NOT_CANCELLABLE
-from .coupling import PairSideState, PairState
+from .close_coupling import PairSideState, PairState
 from .error_classes import (
     BothSidesFailed,
     PairFaulted,
@@ -18,6 +17,7 @@ from .error_classes import (
 )
 from .events import Change, EntityFailedOver, EntityPinged, EntityReturned, QueueTakenBack, QueueTakenOut, SideEnded
 from .pair_options import BadOptions, PairOptions
+from .send_calls import NOT_CANCELLABLE
 from .sync import PairedClient, PairedSender, pair
 
 __all__ = [

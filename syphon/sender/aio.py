@@ -26,12 +26,12 @@ from syphon.time_budget import CLOSE_WITHIN
 
 from .aio_links import AioSenderLink, close_sender
 from .base import PairedClientBase, PairedSenderBase, check_timeout, embedded_syphon, left_after_waiting
-from .calls import CancelMessages, CreateBatch, ScheduleMessages, SenderCall, SendMessages, ping_message
-from .coupling import Side
+from .close_coupling import Side
 from .entity_state import PrimaryEntity
 from .error_classes import SenderClosed
 from .pair_options import PairOptions
 from .pairing import NamespaceClient, administration_details, blocking_details, find_fault, set_up, sync_client
+from .send_calls import CancelMessages, CreateBatch, ScheduleMessages, SenderCall, SendMessages, ping_message
 from .send_flow import Delay, FlowStep, SendPing, Steps, UsePrimary, watch_entity
 
 if TYPE_CHECKING:

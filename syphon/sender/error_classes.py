@@ -36,7 +36,7 @@ from syphon.model import (
 )
 from syphon.servicebus import condition_of
 
-from .coupling import PairState
+from .close_coupling import PairState
 
 # --- errors that a paired sender raises --------------------------------------------------------------------------
 

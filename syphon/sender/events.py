@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from opentelemetry.metrics import MeterProvider, get_meter
 
-from .coupling import PairSideState
+from .close_coupling import PairSideState
 from .error_classes import brief
 
 # --- events ------------------------------------------------------------------------------------------------------

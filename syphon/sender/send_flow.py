@@ -26,7 +26,7 @@ from .error_classes import (
     classify,
     may_have_arrived,
 )
-from .failover import Failover
+from .shared_failover import Failover
 
 T = TypeVar("T")
 

@@ -19,12 +19,12 @@ from syphon.servicebus import ConnectionDetails, connection_details
 from syphon.time_budget import CLOSE_WITHIN
 
 from .base import PairedClientBase, PairedSenderBase, check_timeout, embedded_syphon, left_after_waiting
-from .calls import CancelMessages, CreateBatch, ScheduleMessages, SenderCall, SendMessages, ping_message
-from .coupling import Side
+from .close_coupling import Side
 from .entity_state import PrimaryEntity
 from .error_classes import SenderClosed
 from .pair_options import PairOptions
 from .pairing import NamespaceClient, administration_details, find_fault, set_up
+from .send_calls import CancelMessages, CreateBatch, ScheduleMessages, SenderCall, SendMessages, ping_message
 from .send_flow import Delay, FlowStep, SendPing, Steps, UsePrimary, watch_entity
 from .sender_links import SenderLink, close_quietly
 

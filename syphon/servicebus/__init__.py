@@ -10,6 +10,7 @@ from .administration import (
     QueueCounts,
     QueueInfo,
 )
+from .clocks import RUNTIME, Runtime, Wait, wait_for_traffic
 from .connection import Backoff, Connection, largest_accepted, try_receiver, try_sender
 from .data_plane_administration import DataPlaneAdministration
 from .factory import administration_of, client_of, connected, namespace_of
@@ -34,7 +35,6 @@ from .management_node import (
 from .namespace import Namespace, NamespaceStatus
 from .pair import Pair, SideFault
 from .queue_peek import FIRST_OF_PARTITION, MessageState, Peeked, Peeker, peek, peek_pages, sequence_bounds
-from .runtime import RUNTIME, Runtime, Wait, wait_for_traffic
 from .sdk_clients import (
     CloseWatch,
     ConnectionDetails,
@@ -49,8 +49,8 @@ from .sdk_clients import (
     release_sockets,
     watch_close,
 )
-from .sdk_contract import check_contract
-from .sdk_internals import explain
+from .sdk_private_names import check_contract
+from .sdk_sockets import explain
 
 __all__ = [
     "TOKENS_PER_REQUEST",

@@ -36,7 +36,7 @@ from .management_http import (
     queue_info,
     sdk_options,
 )
-from .proxy import HttpProxy
+from .proxy_settings import HttpProxy
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from syphon.amqp import Timestamp
 from syphon.model import DestinationMissing, NotAuthorized, SyphonError, Waits
 
 from .management_node import ManagementReply, RequestLink
-from .sdk_internals import MISSING, REFUSED
-from .wire import Wire
+from .sdk_sockets import MISSING, REFUSED
+from .wire_session import Wire
 
 SAS_TYPE = "servicebus.windows.net:sastoken"
 JWT_SCOPE = "https://servicebus.azure.net//.default"

@@ -21,10 +21,10 @@ from syphon.time_budget import (
 )
 
 from .cbs_tokens import Tokens
+from .clocks import wait_for_traffic
 from .links import LinkState, RawLink, RawReceiver, RawSender
-from .runtime import wait_for_traffic
-from .sdk_internals import open_socket
-from .wire import Wire
+from .sdk_sockets import open_socket
+from .wire_session import Wire
 
 
 class Connection:

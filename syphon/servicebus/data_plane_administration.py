@@ -33,8 +33,8 @@ from .management_http import (
     queue_info,
     sdk_options,
 )
-from .proxy import HttpProxy
-from .sdk_internals import EMULATOR_PORT
+from .proxy_settings import HttpProxy
+from .sdk_sockets import EMULATOR_PORT
 
 T = TypeVar("T")
 

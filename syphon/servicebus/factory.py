@@ -17,9 +17,9 @@ from syphon.time_budget import ADMINISTRATION_TIMEOUT, HANDSHAKE_WITHIN, LONGEST
 from .administration import Administration
 from .connection import Connection
 from .namespace import Namespace
-from .proxy import HttpProxy
-from .sdk_contract import check_contract
-from .sdk_internals import EMULATOR_PORT, check_websockets
+from .proxy_settings import HttpProxy
+from .sdk_private_names import check_contract
+from .sdk_sockets import EMULATOR_PORT, check_websockets
 
 
 def credential_of(kind: Credential) -> TokenCredential:

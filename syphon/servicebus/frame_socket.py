@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from syphon.amqp import Malformed
 from syphon.model import Interrupted, SyphonError
 
-from .sdk_internals import OpenSocket
+from .sdk_sockets import OpenSocket
 
 if TYPE_CHECKING:
     from .websocket_codec import WebSocketCodec  # comes with an extra

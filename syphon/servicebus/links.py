@@ -28,7 +28,7 @@ from syphon.amqp import (
 from syphon.amqp.frames import Attach, Error, Flow, Modified, Rejected, Released, Source, Target
 from syphon.model import Interrupted, SyphonError, from_condition
 
-from .wire import ACCEPTED, ACCEPTED_BYTES, Wire
+from .wire_session import ACCEPTED, ACCEPTED_BYTES, Wire
 
 T = TypeVar("T")
 

@@ -27,7 +27,7 @@ from .administration import (
     NewQueue,
     QueueInfo,
 )
-from .proxy import HttpProxy
+from .proxy_settings import HttpProxy
 
 T = TypeVar("T")
 

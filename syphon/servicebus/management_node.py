@@ -29,7 +29,7 @@ from syphon.amqp.frames import Attach, Source, Target
 from syphon.model import Interrupted, LockLost, SyphonError, from_condition
 
 from .links import RECEIVER, Arrival, LinkState, RawLink, RawSender, Settled, unique_name
-from .wire import NoMoreLinks, Wire
+from .wire_session import NoMoreLinks, Wire
 
 LONGS, UUIDS = 0x81, 0x98
 PEEK_LOCK = 1

@@ -1,7 +1,7 @@
 """Clients, senders and messages of the SDK, as far as a paired sender needs their private names.
 
 It needs a message as the bytes that the SDK would send, a batch made of such bytes, the way in which a client retries
-and is closed, and what a client was made with. All private names are listed in `sdk_contract`.
+and is closed, and what a client was made with. All private names are listed in `sdk_private_names`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from syphon.model import RetryPolicy
 
-from .proxy import HttpProxy
-from .sdk_internals import MISSING, close_with_socket
+from .proxy_settings import HttpProxy
+from .sdk_sockets import MISSING, close_with_socket
 
 _UNLIMITED = 2**62
 _DATA = 5

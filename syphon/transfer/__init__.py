@@ -1,14 +1,15 @@
 """Moves messages from a queue to their destinations: pump, breakers, listener, and the replay of dead letters."""
 
+from .backlog_listener import Listener
+from .backoff_gate import BackoffGate, Gate, OpenGate
 from .congestion import DEFAULT_SHARE, Congestion
 from .dead_letter_replay import NewId, Removal, Replay, ReplayResult
+from .deferred_watch import Ring, WaitingMessages
 from .destinations import DestinationBackoff
 from .doorbell import Doorbell
-from .duplicate_guard import DuplicateGuard, DuplicateWindows
-from .gate import BackoffGate, Gate, OpenGate
-from .listener import Listener
-from .outgoing import EntitySender, ImportMessage, ImportResult, LetterImport, OutgoingMessage
-from .peek_watch import Ring, WaitingMessages
+from .duplicate_detection import DuplicateGuard, DuplicateWindows
+from .entity_sender import EntitySender, OutgoingMessage
+from .letter_import import ImportMessage, ImportResult, LetterImport
 from .pump import Pump
 from .pump_options import MOST_QUEUES, PumpOptions
 from .queue_transfer import QueueTransfer

@@ -31,7 +31,7 @@ from syphon.time_budget import SEND_ANSWER_WITHIN
 
 from .batches import MOST, NO_KEY, Batch, Chosen, MessageTransfer, Unsent, encoded, split
 from .breaker import FAILED_KEYS, Available, BackingOff, Breaker, FailingKeys, Key, Rejecting, State
-from .suspicion import ENOUGH, Suspicion, Verdict
+from .isolation import ENOUGH, Suspicion, Verdict
 
 STUCK, STUCK_AGAIN = 10.0, 1.0
 """Seconds after which pending messages are left in the backlog if none could be sent: they take the room of others. The

@@ -13,8 +13,8 @@ from .batches import Chosen, MessageTransfer
 from .breaker import BUSY_IN_A_ROW, BackingOff, Rejecting
 from .congestion import Congestion
 from .destination import MOST_THROTTLED, Destination, SendResults, WindowShare
+from .isolation import Isolation
 from .pump_options import PumpOptions
-from .suspicion import Isolation
 from .traces import Traces
 from .window import RateLimiter
 

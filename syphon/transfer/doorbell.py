@@ -17,8 +17,8 @@ from syphon.model import Interrupted
 from syphon.servicebus import Arrival, Backoff, Connection, LinkState, RawReceiver
 from syphon.time_budget import DOORBELL_CALM, DOORBELL_CHECK_EVERY, LONG_POLL
 
-from .gate import Gate, OpenGate
-from .peek_watch import PeekWatch, Ring, WaitingMessages
+from .backoff_gate import Gate, OpenGate
+from .deferred_watch import PeekWatch, Ring, WaitingMessages
 
 MOST = 100
 """The highest credit, after many messages in a row that were not worth a ring."""

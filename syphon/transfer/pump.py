@@ -30,11 +30,11 @@ from .breaker import BackingOff, Rejecting
 from .congestion import Congestion
 from .destination import LOCK_EXPIRES, Destination, SendResults
 from .destinations import DestinationBackoff, Destinations
+from .pump_connections import Sides
 from .pump_options import PERMANENT, PumpOptions
 from .queue_transfer import QueueTransfer
 from .route import Route, from_backlog
 from .settlement import Ended, PumpCounters, wall_clock
-from .sides import Sides
 from .traces import Traces
 from .window import RateLimiter, ReceiveLimit, SharedWindow
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from syphon.lazy_exports import exported_names, lazy_exports
 
 if TYPE_CHECKING:
-    from .backoffs import Backoffs as Backoffs
+    from .destination_backoffs import Backoffs as Backoffs
     from .drain.drain_options import GIVE_UP as GIVE_UP
     from .drain.drain_options import DrainOptions as DrainOptions
     from .drain.emptiness import counts_of as counts_of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .worker import Worker as Worker
 else:
     _MODULES = {
-        "backoffs": ("Backoffs",),
+        "destination_backoffs": ("Backoffs",),
         "drain.emptiness": ("counts_of",),
         "drain.drain_options": ("DrainOptions", "GIVE_UP"),
         "drain.queue_drain": ("QueueDrain",),

@@ -25,7 +25,7 @@ from syphon.spark import JobResult, new_job
 from syphon.time_budget import FIRST_JOB_RETRY, LONGEST_JOB_RETRY, SHORT_LEASE, SLOT_STARTS_WITHIN
 from syphon.transfer import MOST_QUEUES, DestinationBackoff, Ended, Ring, WaitingMessages
 
-from .backoffs import Backoffs
+from .destination_backoffs import Backoffs
 from .slots import RunningSlot, SlotBudget, SlotEvent, SlotState
 
 

@@ -33,7 +33,7 @@ from syphon.time_budget import (
 )
 from syphon.transfer import DestinationBackoff, Listener, PumpOptions
 
-from .backoffs import Backoffs
+from .destination_backoffs import Backoffs
 from .dispatcher import Dispatcher, QueueWork
 from .pauses import Pauses
 from .slots import SlotBudget

@@ -23,7 +23,7 @@ from syphon.config import SideSettings, Transport
 from syphon.model import ExitCode
 from syphon.model.errors import Faulted, NotAuthorized, SyphonError, error_named
 from syphon.model.outcomes import Outcome
-from syphon.servicebus import wire
+from syphon.servicebus import wire_session
 from syphon.servicebus.factory import namespace_of
 from syphon.transfer import destination
 from syphon.transfer.pump import PERMANENT, Ended, Pump, PumpOptions
@@ -38,7 +38,7 @@ def main(options: dict[str, Any]) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     logging.getLogger("azure").setLevel(logging.ERROR)
     if "silence" in options:  # the default is a minute, which is too long for a test
-        vars(wire)["WIRE_SILENCE"] = vars(destination)["SEND_ANSWER_WITHIN"] = options["silence"]
+        vars(wire_session)["WIRE_SILENCE"] = vars(destination)["SEND_ANSWER_WITHIN"] = options["silence"]
     reasons: Counter[str] = Counter()
 
     def record(outcome: Outcome) -> None:

@@ -15,9 +15,9 @@ from syphon.amqp.frames import read_performative
 from syphon.amqp.section_edit import fields, keys
 from syphon.backlog import NotForBacklog, Restored, Unrestorable, restore, stamps_of, to_backlog
 from syphon.backlog.backlog_message import NOT_CARRIED
-from syphon.backlog.message_layout import Layout, layout_of, parse_layout
+from syphon.backlog.layout_cache import Layout, layout_of, parse_layout
 from syphon.model import TimeToLive
-from syphon.servicebus.wire import match_disposition, match_transfer
+from syphon.servicebus.wire_session import match_disposition, match_transfer
 from tests.support.amqp_equality import assert_same
 
 NOW = 1_700_000_000_000

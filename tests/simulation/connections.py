@@ -14,8 +14,8 @@ from syphon.amqp.frames import AMQP_HEADER, Open, frame, read_performative
 from syphon.model import DestinationUnreachable, SyphonError
 from syphon.servicebus import Connection, Namespace
 from syphon.servicebus.cbs_tokens import Tokens
-from syphon.servicebus.sdk_internals import OpenSocket
-from syphon.servicebus.wire import Wire
+from syphon.servicebus.sdk_sockets import OpenSocket
+from syphon.servicebus.wire_session import Wire
 from syphon.time_budget import IDLE_TIMEOUT, LONGEST_RECONNECT_PAUSE, OPEN_WITHIN
 
 from .network import Link

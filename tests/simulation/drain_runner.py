@@ -11,7 +11,7 @@ from syphon.control.protocol import HandOver
 from syphon.servicebus import Connection
 from syphon.spark.jobs import JobResult, new_job
 from syphon.transfer import DestinationBackoff, PumpOptions
-from syphon.worker.backoffs import Backoffs
+from syphon.worker.destination_backoffs import Backoffs
 from syphon.worker.drain.drain_options import DrainOptions
 from syphon.worker.drain.emptiness import EmptinessCheck
 from syphon.worker.drain.pair_drain import PairDrain

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import syphon.control.reporter
 import syphon.control.totals
 import syphon.servicebus.pair
-import syphon.servicebus.wire
+import syphon.servicebus.wire_session
 import syphon.transfer.destination
 import syphon.transfer.doorbell
 import syphon.transfer.pump
-from syphon.control.slot_control import SlotControl
+from syphon.control.slot_orders import SlotControl
 from syphon.control.totals import QueueAttempt, Totals
 from syphon.model import Result, SyphonError
 from syphon.sender.entity_state import PrimaryEntity
@@ -30,12 +30,12 @@ from syphon.transfer.breaker import Breaker, State
 from syphon.transfer.destination import Destination, SendResults
 from syphon.transfer.destinations import Destinations
 from syphon.transfer.intake import Intake
+from syphon.transfer.isolation import Isolation, MessageKey, Suspicion, Verdict
 from syphon.transfer.locks import LockKeeper
 from syphon.transfer.queue_transfer import QueueTransfer
 from syphon.transfer.settlement import Unsettled
-from syphon.transfer.suspicion import Isolation, MessageKey, Suspicion, Verdict
 from syphon.transfer.window import Demand, RateLimiter, SharedWindow
-from syphon.worker.backoffs import Backoffs
+from syphon.worker.destination_backoffs import Backoffs
 from syphon.worker.dispatcher import Dispatcher
 from syphon.worker.drain.emptiness import EmptinessCheck, PeekCount
 from syphon.worker.drain.pair_drain import PairDrain
@@ -316,8 +316,8 @@ def forwards_each_delivery_of_a_message_that_came_again() -> Iterator[None]:
 @mistake
 def waits_without_end_for_an_answer() -> Iterator[None]:
     with (
-        replaced(syphon.servicebus.wire, "WIRE_SILENCE", math.inf),
-        replaced(syphon.servicebus.wire, "LATEST_ANSWER", math.inf),
+        replaced(syphon.servicebus.wire_session, "WIRE_SILENCE", math.inf),
+        replaced(syphon.servicebus.wire_session, "LATEST_ANSWER", math.inf),
         replaced(syphon.transfer.destination, "SEND_ANSWER_WITHIN", math.inf),
     ):
         yield

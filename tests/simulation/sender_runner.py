@@ -24,7 +24,6 @@ from syphon.backlog import QueueName
 from syphon.model import DestinationBusy, Interrupted, RetryPolicy, SyphonError
 from syphon.sender import BothSidesFailed, PairOptions
 from syphon.sender.entity_state import PrimaryEntity
-from syphon.sender.failover import BacklogQueuePool, Failover
 from syphon.sender.send_flow import (
     CreateBacklogBatch,
     Delay,
@@ -36,6 +35,7 @@ from syphon.sender.send_flow import (
     UsePrimary,
     watch_entity,
 )
+from syphon.sender.shared_failover import BacklogQueuePool, Failover
 from syphon.servicebus import RawSender
 
 from .checker import PING_ID

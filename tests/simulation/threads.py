@@ -13,7 +13,7 @@ from typing import Any
 from greenlet import GreenletExit, getcurrent, greenlet  # type: ignore[import-untyped]
 
 from syphon.servicebus import Runtime
-from syphon.servicebus.wire import Wire
+from syphon.servicebus.wire_session import Wire
 
 from .network import Link, Network
 from .scheduler import Event, ProcessClock, VirtualTime

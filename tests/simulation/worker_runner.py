@@ -10,7 +10,7 @@ from syphon.servicebus import Pair
 from syphon.spark.jobs import JobResult
 from syphon.time_budget import BACKSTOP, DISPATCHER_TURN, LINGER, NOTICING_PAUSE
 from syphon.transfer import DestinationBackoff, Listener, PumpOptions
-from syphon.worker.backoffs import Backoffs
+from syphon.worker.destination_backoffs import Backoffs
 from syphon.worker.dispatcher import Dispatcher
 from syphon.worker.slots import SlotBudget
 

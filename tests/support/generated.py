@@ -16,8 +16,8 @@ from typing import Any
 import click
 
 from syphon.cli.drain import drain
-from syphon.command_options import options_of
 from syphon.config import Config, config_schema
+from syphon.option_declarations import options_of
 from syphon.status.metric_names import CONVENTIONAL, OWN, TRACED_STEPS, Metric
 from syphon.status.snapshot import WorkerStatus
 from syphon.worker import DrainOptions

@@ -12,8 +12,8 @@
 
 from __future__ import annotations
 
+from syphon.ledger.ledger import Ledger
 from syphon.ledger.rows import Origin
-from syphon.ledger.store import Ledger
 from syphon.model.outcomes import Outcome, Result
 from tests.support.ledger_rows import HOUR, MINUTE, NOON, attempt, note, outcome, record
 

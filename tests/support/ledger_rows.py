@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from syphon.ledger import parquet
+from syphon.ledger.ledger import Ledger
 from syphon.ledger.parquet import files_by_day
 from syphon.ledger.rows import Attempt, Origin
-from syphon.ledger.store import Ledger
 from syphon.model.outcomes import Counters, Outcome, Result
 
 MINUTE = 60_000

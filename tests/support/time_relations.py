@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from syphon import time_budget
 from syphon.config import PipelineSettings
 from syphon.control import FAULTED, STOPPED
-from syphon.control.shutdown import LEAVE_AFTER, Step
+from syphon.control.shutdown_budget import LEAVE_AFTER, Step
 from syphon.ledger.report_query import HEARD
 from syphon.sender.embedded import OPTIONS
 from syphon.transfer import PumpOptions

@@ -12,7 +12,7 @@ from syphon import time_budget
 from tests.support.time_relations import RELATIONS, Relation
 from tests.support.tools import ROOT
 
-OF_THEIR_OWN = ("control/shutdown.py", "transfer/congestion.py", "spark/jvm_archive.py")
+OF_THEIR_OWN = ("control/shutdown_budget.py", "transfer/congestion.py", "spark/jvm_archive.py")
 """Modules that are a time budget themselves, or tune a control loop."""
 A_WAIT = re.compile(r"(WITHIN|EVERY|AFTER|TIMEOUT|PATIENCE|INTERVAL|GRACE|PAUSE|TURN|TICK|SILENCE|QUIET)$")
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syphon.command_options import TIME
 from syphon.model import millis_of, printable
+from syphon.option_declarations import TIME
 
 from ..backlog_queues import queue_options
 from ..shared_options import Reads, config_option

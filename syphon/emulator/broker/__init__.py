@@ -4,6 +4,7 @@ from .access import Access, Grant, Policy
 from .actions import SqlAction
 from .admission import FRAGMENTS
 from .counters import Kind
+from .description_rules import default_message_size, validate
 from .descriptions import (
     DEFAULT_RULE,
     AuthorizationRule,
@@ -42,7 +43,6 @@ from .refusals import (
 )
 from .sessions import MessageSession, SessionQueue, SessionWaiter
 from .transactions import OpenTransactions
-from .validation import default_message_size, validate
 
 __all__ = [
     "Access",

@@ -9,6 +9,7 @@ from typing import TypeVar
 from ..clock import FOREVER, EmulatorClock, Millis, Timer
 from .access import Access, Grant, Policy
 from .counters import OperationCounters
+from .description_rules import as_stored, check_update, validate
 from .descriptions import (
     DEFAULT_RULE,
     AuthorizationRule,
@@ -27,7 +28,6 @@ from .journal import Journal
 from .message import BrokeredMessage, StoredState
 from .queue import MessageQueue
 from .refusals import KNOW_MORE, BadArgument, EntityExists, EntityNotFound, NotAllowed, Unauthorized
-from .validation import as_stored, check_update, validate
 
 D = TypeVar("D", bound=EntityDescription)
 

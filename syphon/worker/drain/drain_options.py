@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from syphon.command_options import (
+from syphon.model import InvalidOption, MessageFilter, PathPatterns, TimeToLive, millis_of
+from syphon.option_declarations import (
     COUNT,
     DURATION,
     FLAG,
@@ -20,7 +21,6 @@ from syphon.command_options import (
     one_of,
     words,
 )
-from syphon.model import InvalidOption, MessageFilter, PathPatterns, TimeToLive, millis_of
 
 GIVE_UP = {"missing": "entity-not-found", "disabled": "entity-disabled"}
 """The words of --give-up, and the permanent error in the settings for each."""

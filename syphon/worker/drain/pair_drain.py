@@ -25,7 +25,7 @@ from syphon.spark import JobResult, Jobs
 from syphon.time_budget import DRAIN_QUIET, LONGEST_REST, SETTLING_INTERVAL, SHORTEST_REST
 from syphon.transfer import MOST_QUEUES, PumpOptions
 
-from ..backoffs import Backoffs
+from ..destination_backoffs import Backoffs
 from .drain_options import DrainOptions
 from .emptiness import EmptinessCheck
 from .queue_drain import QueueDrain

@@ -18,7 +18,7 @@ from syphon.model import DestinationMissing, MessageFilter, Stats, SyphonError
 from syphon.servicebus import Peeked, SideFault
 from syphon.spark import JobResult
 
-from ..backoffs import Backoffs
+from ..destination_backoffs import Backoffs
 from .drain_options import DrainOptions
 from .emptiness import EmptinessCheck
 from .queue_state import TRANSITIONS, DrainEvent, DrainState

@@ -10,7 +10,7 @@ from syphon.backlog import SelectedQueue, by_pair
 from syphon.control import FAULTED, STOPPED, QueueAttempt, RateLimit, Shares, Step
 from syphon.spark import SparkLost
 
-from ..backoffs import Backoffs
+from ..destination_backoffs import Backoffs
 from ..engine import Engine
 from .drain_options import DrainOptions
 from .emptiness import MessageCounts

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from syphon.ledger.store import Ledger
+from syphon.ledger.ledger import Ledger
 from syphon.model.exit_codes import ExitCode
 from tests.support import ledger_incident
 from tests.support.cli_process import run_syphon

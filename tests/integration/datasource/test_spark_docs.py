@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from syphon.datasource.backlog_frames import BACKLOG_SCHEMA
 from syphon.datasource.columns import COLUMNS
-from syphon.datasource.dataframes import BACKLOG_SCHEMA
 from syphon.datasource.source_options import Behaviour
 from syphon.emulator import QueueDescription
 from syphon.emulator.broker.message import BrokeredMessage

@@ -13,9 +13,9 @@ from azure.core.exceptions import HttpResponseError, ResourceExistsError, Resour
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 from azure.servicebus.management import CorrelationRuleFilter, SqlRuleAction, SqlRuleFilter
 
+from syphon.emulator.broker.description_rules import validate
 from syphon.emulator.broker.descriptions import QueueDescription, SubscriptionDescription, Tier, TopicDescription
 from syphon.emulator.broker.refusals import BadArgument
-from syphon.emulator.broker.validation import validate
 from syphon.emulator.http_front.atom import read_entry
 from tests.integration.emulator.conftest import EmulatedNamespace
 from tests.integration.emulator.test_atom import client, everything, get, put

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from syphon.ledger import store as preflight
-from syphon.ledger.store import LedgerLevel, check_ledger
+from syphon.ledger import ledger as preflight
+from syphon.ledger.ledger import LedgerLevel, check_ledger
 
 
 def test_a_ledger_that_does_not_exist_yet_is_tried_without_creating_it(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from syphon.ledger.files import LocalFiles
+from syphon.ledger.filesystems import LocalFiles
+from syphon.ledger.ledger import Ledger
 from syphon.ledger.merge import MOST_FILES, Merger, StoredFile, merge
 from syphon.ledger.parquet import LARGEST
-from syphon.ledger.store import Ledger
 from syphon.time_budget import MERGE_LONGEST_WAIT
 from tests.support.ledger_rows import outcome, record
 

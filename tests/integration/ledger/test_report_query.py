@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from syphon.cli.report import report as report_command
+from syphon.ledger.ledger import Ledger, LedgerUnreadable
 from syphon.ledger.merge import merge
 from syphon.ledger.reader import LocalReader, Reader, SparkReader
 from syphon.ledger.report_query import BANDS, query_report
 from syphon.ledger.report_values import Renamed, Report
 from syphon.ledger.rows import OpenJob, Origin, Period
-from syphon.ledger.store import Ledger, LedgerUnreadable
 from syphon.model import ExitCode
 from syphon.model.outcomes import Counters, Result
 from tests.support import ledger_incident

@@ -15,10 +15,10 @@ import pytest
 
 from syphon import time_budget
 from syphon.ledger import writer as writer_module
-from syphon.ledger.files import LocalFiles
+from syphon.ledger.filesystems import LocalFiles
+from syphon.ledger.ledger import Ledger, LedgerUnwritable
 from syphon.ledger.merge import StoredFile
 from syphon.ledger.rows import Attempt, OpenJob, Origin
-from syphon.ledger.store import Ledger, LedgerUnwritable
 from syphon.ledger.writer import LedgerWriter
 from syphon.model.outcomes import Counters
 from tests.support.ledger_rows import HOUR, NOON, attempt, outcome, packed_file
@@ -116,7 +116,7 @@ DRIVER = """
 import sys
 from pathlib import Path
 from syphon.ledger.rows import OpenJob
-from syphon.ledger.store import Ledger, LedgerUnwritable
+from syphon.ledger.ledger import Ledger, LedgerUnwritable
 from syphon.ledger.writer import LedgerWriter
 from syphon.model.outcomes import Counters
 writer = LedgerWriter(Ledger(None, "file:" + sys.argv[1]))

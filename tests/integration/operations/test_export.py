@@ -24,8 +24,7 @@ from syphon.cli.dead_letters.import_ import line_ranges
 from syphon.emulator import Action, Fault, Operation
 from syphon.servicebus import Arrival, Connection, LinkState, wait_for_traffic
 from syphon.servicebus.queue_peek import peek
-from syphon.transfer import outgoing as letter_import
-from syphon.transfer import settlement
+from syphon.transfer import letter_import, settlement
 from syphon.transfer.dead_letter_replay import Removal
 from syphon.transfer.queue_transfer import QueueTransfer
 from tests.integration.operations.conftest import DEAD, FIRST, SECOND, Bench, Run, aliased, answer

@@ -18,7 +18,7 @@ from syphon.sender import embedded
 from syphon.sender.embedded import EmbeddedSyphon
 from syphon.time_budget import EMBEDDED_REST
 from syphon.transfer import Pump
-from syphon.transfer.listener import Listener
+from syphon.transfer.backlog_listener import Listener
 from tests.integration.sender.conftest import QUEUE_0, QUEUE_1, PairedEmulator, leftovers
 from tests.support.waiting import eventually
 

@@ -16,7 +16,7 @@ from syphon.backlog import Restored, restore
 from syphon.emulator import Outage
 from syphon.emulator.broker.message import BrokeredMessage
 from syphon.sender import NOT_CANCELLABLE, TooLargeForBacklog, UnfitForBacklog
-from syphon.sender.calls import encode
+from syphon.sender.send_calls import encode
 from tests.integration.sender.conftest import QUEUE_0, PairedEmulator, leftovers
 
 pytestmark = leftovers

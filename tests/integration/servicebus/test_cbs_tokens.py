@@ -21,7 +21,7 @@ from syphon.servicebus.cbs_tokens import Tokens, TokenUnavailable
 from syphon.servicebus.connection import Connection
 from syphon.servicebus.links import LinkState, RawReceiver
 from syphon.servicebus.management_node import RequestLink
-from tests.integration.servicebus.test_wire import Peer, certificates, peer
+from tests.integration.servicebus.test_wire_session import Peer, certificates, peer
 
 __all__ = ["certificates", "peer"]
 

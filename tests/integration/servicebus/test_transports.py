@@ -26,10 +26,10 @@ from syphon.model.errors import DestinationUnreachable, NamespaceGone, NotAuthor
 from syphon.servicebus import NamespaceStatus, factory
 from syphon.servicebus.connection import Connection
 from syphon.servicebus.factory import administration_of, client_of, connected, namespace_of
-from syphon.servicebus.proxy import HttpProxy
+from syphon.servicebus.proxy_settings import HttpProxy
 from syphon.servicebus.queue_peek import peek
 from syphon.servicebus.sdk_clients import connection_details
-from syphon.servicebus.sdk_internals import WebSocketsNotInstalled
+from syphon.servicebus.sdk_sockets import WebSocketsNotInstalled
 from syphon.yaml_settings import RenewableSecret
 from tests.support.administrations import SUBSCRIPTION, Token
 from tests.support.connect_proxy import ConnectProxy, proxy_to

@@ -11,7 +11,7 @@ from hypothesis.strategies import SearchStrategy
 
 from syphon.amqp import Malformed, decode
 from syphon.amqp.frames import Accepted, Disposition, Rejected, Transfer, read_performative
-from syphon.servicebus.wire import match_disposition, match_transfer
+from syphon.servicebus.wire_session import match_disposition, match_transfer
 from tests.support.amqp_strategies import examples, mutated
 
 TOKEN = bytes(range(16))

@@ -17,9 +17,9 @@ import syphon.amqp.websocket_frames as websocket_frames
 from syphon.amqp.frames import Accepted, Attach, Begin, Close, Disposition, Error, Flow, Source, Target, frame
 from syphon.model.errors import DestinationBusy
 from syphon.servicebus.links import RawSender
-from syphon.servicebus.sdk_internals import OpenSocket
+from syphon.servicebus.sdk_sockets import OpenSocket
 from syphon.servicebus.websocket_codec import WebSocketCodec, take_over
-from syphon.servicebus.wire import CHANNEL, Wire
+from syphon.servicebus.wire_session import CHANNEL, Wire
 from tests.support.far_websocket import FarWebSocket
 
 # --- taking over -----------------------------------------------------------------------------------------------------

@@ -200,7 +200,7 @@ import sys
 import syphon
 from pyspark.sql import SparkSession
 from syphon.ledger import Ledger, SparkReader, query_report
-from syphon.ledger.files import ReadOnlyFiles
+from syphon.ledger.filesystems import ReadOnlyFiles
 
 spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
 ledger = Ledger(spark, sys.argv[2])

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from syphon.config import PipelineSettings, config_from
-from syphon.control.shutdown import Ending
+from syphon.control.shutdown_budget import Ending
 from syphon.spark.classic import SparkNotStarted
 from syphon.spark.connect import ConnectWatch, _with_parameter, endpoint_of, warn_of_plain_connection
 from syphon.spark.session_access import shown_master

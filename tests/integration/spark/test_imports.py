@@ -32,7 +32,7 @@ def test_a_task_needs_only_what_executors_have(modules: tuple[str, ...]) -> None
 
 def test_what_inspect_shares_with_the_data_source_needs_no_data_source() -> None:
     """Spark 3.5 has none, and `inspect` works there."""
-    code = f"import sys, syphon.datasource.dataframes; print(*[name for name in {HEAVY} if name in sys.modules])"
+    code = f"import sys, syphon.datasource.backlog_frames; print(*[name for name in {HEAVY} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from syphon.control.shutdown import Ending
+from syphon.control.shutdown_budget import Ending
 from syphon.spark.classic import JvmWatch
 
 HANGS = """
 import subprocess, sys, time
-from syphon.control.shutdown import Ending, Shares
+from syphon.control.shutdown_budget import Ending, Shares
 from syphon.spark.classic import JvmWatch
 jvm = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 print(jvm.pid, flush=True)

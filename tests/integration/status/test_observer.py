@@ -20,7 +20,7 @@ from syphon.config import Config
 from syphon.control.control_server import ControlServer
 from syphon.control.totals import QueueTotals
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage
-from syphon.ledger.store import Ledger
+from syphon.ledger.ledger import Ledger
 from syphon.ledger.writer import LedgerWriter
 from syphon.model.outcomes import DestinationStats, QueueKey, Stats
 from syphon.spark.jobs import Jobs

@@ -28,7 +28,7 @@ from syphon.emulator import (
 from syphon.emulator.amqp_front.entity_links import OutgoingEntityLink
 from syphon.model import EntityPath
 from syphon.model.errors import DestinationMissing
-from syphon.servicebus import sdk_internals
+from syphon.servicebus import sdk_sockets
 from syphon.servicebus.connection import Connection
 from syphon.servicebus.namespace import Namespace
 from syphon.transfer.doorbell import Doorbell
@@ -294,7 +294,7 @@ def test_a_peer_that_falls_silent_is_noticed_and_the_poll_goes_on_elsewhere(
 
 
 def test_a_peer_is_asked_for_heartbeats(idle: IdleQueues, monkeypatch: pytest.MonkeyPatch) -> None:  # WIRE
-    monkeypatch.setattr(sdk_internals, "IDLE_TIMEOUT", 1)
+    monkeypatch.setattr(sdk_sockets, "IDLE_TIMEOUT", 1)
     with ServiceBusClient.from_connection_string(idle.emulator["contoso-dr"].connection_string) as client:
         connection = Connection(client, QUEUES[0])
         heard: list[bytes] = []

@@ -12,11 +12,11 @@ from syphon.servicebus.connection import Connection
 from syphon.servicebus.namespace import Namespace
 from syphon.servicebus.pair import Pair
 from syphon.time_budget import HANDSHAKE_WITHIN, NOTICING_PAUSE
-from syphon.transfer import listener as listening_module
+from syphon.transfer import backlog_listener as listening_module
+from syphon.transfer.backlog_listener import Listener
+from syphon.transfer.deferred_watch import Ring
 from syphon.transfer.destinations import DestinationBackoff
-from syphon.transfer.listener import Listener
-from syphon.transfer.peek_watch import Ring
-from syphon.worker.backoffs import Backoffs
+from syphon.worker.destination_backoffs import Backoffs
 from tests.integration.transfer.conftest import BACKLOG, ManualTimeNamespaces, aliased
 from tests.support.waiting import eventually
 

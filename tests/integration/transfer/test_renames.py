@@ -7,8 +7,8 @@ from pathlib import Path
 
 from syphon.config import Config
 from syphon.model import EntityPath, PathPatterns, Renames, Result
+from syphon.transfer.backoff_gate import BackoffGate
 from syphon.transfer.destinations import DestinationBackoff
-from syphon.transfer.gate import BackoffGate
 from syphon.transfer.pump import PumpOptions
 from tests.integration.transfer.conftest import PATIENT, TwoNamespaces, aliased
 
@@ -74,7 +74,7 @@ def test_a_pause_and_a_back_off_are_of_the_entity(namespaces: TwoNamespaces) -> 
 
 
 def test_a_listener_knows_that_a_message_waits_for_the_new_name() -> None:  # D16
-    from tests.unit.worker.test_backoffs import aliased as payload
+    from tests.unit.worker.test_destination_backoffs import aliased as payload
 
     gate = BackoffGate("contoso", lambda: 0.0)
     gate.renames = Renames.of({"orders": "orders-v2"})

@@ -18,7 +18,7 @@ from syphon.config import Config, PairSettings, load_config
 from syphon.control.control_server import ControlServer
 from syphon.control.protocol import HandOver
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, QueueDescription
-from syphon.ledger.store import Ledger
+from syphon.ledger.ledger import Ledger
 from syphon.ledger.writer import LedgerWriter
 from syphon.model import Faulted, NotAuthorized, SyphonError
 from syphon.spark.jobs import JobResult

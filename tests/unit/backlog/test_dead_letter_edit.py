@@ -24,7 +24,7 @@ from syphon.amqp import (
 )
 from syphon.amqp.section_edit import extract, keys, outline
 from syphon.backlog import BadEdit, LetterEdit, message_id_of, put_back, to_backlog, with_message_id
-from syphon.backlog.times import timespan
+from syphon.backlog.dotnet_times import timespan
 from tests.support import backlog_messages
 from tests.support.backlog_messages import Sent
 from tests.unit.backlog.test_dead_letters import dead

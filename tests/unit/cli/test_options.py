@@ -8,7 +8,7 @@ import click
 import pytest
 
 from syphon.cli.shared_options import Reads
-from syphon.command_options import END_TIME, TIME
+from syphon.option_declarations import END_TIME, TIME
 
 moment = Reads(TIME)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from syphon.emulator.broker.description_rules import check_update, spelled, validate
 from syphon.emulator.broker.descriptions import (
     DEFAULT_RULE,
     AuthorizationRule,
@@ -21,7 +22,6 @@ from syphon.emulator.broker.descriptions import (
 )
 from syphon.emulator.broker.filters import TrueFilter
 from syphon.emulator.broker.refusals import BadArgument
-from syphon.emulator.broker.validation import check_update, spelled, validate
 from syphon.emulator.clock import FOREVER
 
 QUEUE = QueueDescription("orders")

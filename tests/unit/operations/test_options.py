@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 import syphon
-from syphon.command_options import read_duration, read_moment, read_names, read_rate
 from syphon.config import Config, settings_of
 from syphon.model import InvalidOption, InvalidSettings, SyphonError
+from syphon.option_declarations import read_duration, read_moment, read_names, read_rate
 
 KEY = "c2VjcmV0LWtleS10aGF0LW11c3Qtbm90LWJlLXNlZW4="
 SETTINGS: dict[str, Any] = {

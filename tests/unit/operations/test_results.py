@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from syphon.datasource.dataframes import DeadLetterPreview, DestinationSummary
+from syphon.datasource.backlog_frames import DeadLetterPreview, DestinationSummary
 from syphon.model import ExitCode, html_table
 from syphon.operations.drain_dry_run import CostForecast, DestinationForecast, DryRun, WaitingForecast
 from syphon.operations.drain_run import DrainInterrupted

@@ -13,8 +13,8 @@ from syphon.backlog import QueueName
 from syphon.model import RetryPolicy
 from syphon.sender import BothSidesFailed, PairOptions
 from syphon.sender.entity_state import PrimaryEntity
-from syphon.sender.failover import Failover
 from syphon.sender.send_flow import CreateBacklogBatch, Delay, SendFlow, SendToBacklog, Steps, UsePrimary
+from syphon.sender.shared_failover import Failover
 
 GONE = OSError("gone")
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 from syphon.backlog import QueueName, SelectedQueue
 from syphon.config import PairSettings
 from syphon.control import Ending, HandOver, QueueReport, SlotReport
-from syphon.control.slot_control import SlotControl
+from syphon.control.slot_orders import SlotControl
 from syphon.model import Counters
 from syphon.servicebus import Peeked
 from syphon.spark import JobResult

@@ -13,7 +13,7 @@ import pytest
 from syphon.backlog import QueueName, SelectedQueue
 from syphon.config import Config
 from syphon.control import FAULTED, STOPPED, ControlServer, Ending
-from syphon.control.slot_control import SlotControl
+from syphon.control.slot_orders import SlotControl
 from syphon.servicebus import Peeked, SideFault
 from syphon.spark import JobResult, SparkLost, SparkWatch
 from syphon.time_budget import WORKER_TURN

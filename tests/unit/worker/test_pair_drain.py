@@ -18,7 +18,7 @@ from syphon.operations.drain_summary import exit_code_of, verdict_of
 from syphon.servicebus import MessageState, Peeked
 from syphon.spark import JobResult, Jobs
 from syphon.transfer import DestinationBackoff
-from syphon.worker.backoffs import Backoffs
+from syphon.worker.destination_backoffs import Backoffs
 from syphon.worker.drain import pair_drain, result
 from syphon.worker.drain.drain_options import DrainOptions
 from syphon.worker.drain.emptiness import PeekCount

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from syphon.model import Interrupted
-from syphon.worker.backoffs import Backoffs
+from syphon.worker.destination_backoffs import Backoffs
 from syphon.worker.drain.drain_options import DrainOptions
 from syphon.worker.drain.emptiness import EmptinessCheck, PeekCount
 from syphon.worker.drain.queue_drain import QueueDrain

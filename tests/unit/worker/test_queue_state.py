@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from syphon.worker.backoffs import Backoffs
+from syphon.worker.destination_backoffs import Backoffs
 from syphon.worker.drain.drain_options import DrainOptions
 from syphon.worker.drain.queue_drain import QueueDrain
 from syphon.worker.drain.queue_state import OPEN, TRANSITIONS, DrainEvent, DrainState

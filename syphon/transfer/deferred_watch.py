@@ -17,7 +17,7 @@ from syphon.model import DestinationBusy, Interrupted, SyphonError
 from syphon.servicebus import FIRST_OF_PARTITION, Backoff, Connection, MessageState, Peeked, Peeker
 from syphon.time_budget import LOCK_DURATION, PEEK_ALL_EVERY
 
-from .gate import Gate
+from .backoff_gate import Gate
 
 
 class Ring(StrEnum):

@@ -14,9 +14,9 @@ from syphon.model import Faulted, SyphonError
 from syphon.servicebus import RUNTIME, Connection, Namespace, Pair, Runtime, SideFault
 from syphon.time_budget import LISTEN_RETRY_AFTER, LISTENER_TICK, LISTENER_TURN, LONG_POLL
 
+from .backoff_gate import Gate
+from .deferred_watch import Ring, WaitingMessages
 from .doorbell import Doorbell
-from .gate import Gate
-from .peek_watch import Ring, WaitingMessages
 from .pump_options import MOST_QUEUES
 
 log = logging.getLogger(__name__)

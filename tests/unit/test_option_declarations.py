@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from syphon.cli.drain import drain
 from syphon.cli.shared_options import options_from
-from syphon.command_options import DURATION, Option, Span, called_with, options_of
 from syphon.model import InvalidOption
+from syphon.option_declarations import DURATION, Option, Span, called_with, options_of
 from syphon.worker import DrainOptions
 from tests.support.generated import options_table
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from syphon.ledger.ledger import Ledger, LedgerUnreadable, LedgerUnwritable
 from syphon.ledger.reader import LocalReader
 from syphon.ledger.report_query import query_report
 from syphon.ledger.rows import ATTEMPTS, TRANSFERS, Origin
-from syphon.ledger.store import Ledger, LedgerUnreadable, LedgerUnwritable
 from syphon.model.outcomes import Result
 from tests.support.ledger_rows import HOUR, NOON, attempt, note, outcome, record
 
@@ -132,7 +132,7 @@ def test_jobs_of_one_driver_that_write_at_once_lose_no_row(ledger: Ledger, spark
 WORKER = """
 import sys
 from syphon.config import PipelineSettings
-from syphon.ledger.store import Ledger
+from syphon.ledger.ledger import Ledger
 from syphon.spark.session import spark_session
 from tests.support.ledger_rows import outcome, record
 

@@ -19,7 +19,7 @@ from syphon.sender import (
     QueueTakenBack,
     QueueTakenOut,
 )
-from syphon.sender.failover import BacklogQueuePool
+from syphon.sender.shared_failover import BacklogQueuePool
 from syphon.time_budget import OUT_FOR
 from tests.integration.sender.conftest import QUEUE_0, QUEUE_1, PairedEmulator, leftovers
 from tests.support.waiting import eventually

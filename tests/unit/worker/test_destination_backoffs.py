@@ -6,9 +6,9 @@ import pytest
 
 from syphon.amqp import Map, Section, Timestamp, section_bytes
 from syphon.transfer import WaitingMessages
-from syphon.transfer.gate import MOST_REMEMBERED
+from syphon.transfer.backoff_gate import MOST_REMEMBERED
 from syphon.transfer.pump import DestinationBackoff
-from syphon.worker.backoffs import Backoffs
+from syphon.worker.destination_backoffs import Backoffs
 from syphon.worker.pauses import Pause, Pauses
 
 

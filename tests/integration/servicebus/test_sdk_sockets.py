@@ -28,11 +28,11 @@ from syphon.emulator.broker.refusals import Unauthorized
 from syphon.model.errors import DestinationMissing, DestinationUnreachable, NamespaceGone, NotAuthorized
 from syphon.servicebus import (
     condition_of,
-    sdk_contract,
-    sdk_internals,
+    sdk_private_names,
+    sdk_sockets,
 )
 from syphon.servicebus import (
-    sdk_internals as opening_limits,
+    sdk_sockets as opening_limits,
 )
 from syphon.servicebus.connection import Connection
 from syphon.servicebus.factory import client_of
@@ -42,24 +42,24 @@ STRING = "Endpoint=sb://contoso.servicebus.windows.net;SharedAccessKeyName=n;Sha
 
 
 def test_the_installed_sdk_has_all_private_names_in_use() -> None:
-    sdk_contract.check_contract()
+    sdk_private_names.check_contract()
 
 
 @pytest.mark.parametrize("version", ["7.14.2", "7.16.0", "8.0.0"])
 def test_another_version_of_the_sdk_is_refused_by_name(version: str) -> None:
-    with pytest.raises(sdk_contract.SdkMismatch, match=rf"version is {version}.*azure-servicebus==7\.15"):
-        sdk_contract.check_contract(version)
+    with pytest.raises(sdk_private_names.SdkMismatch, match=rf"version is {version}.*azure-servicebus==7\.15"):
+        sdk_private_names.check_contract(version)
 
 
 @pytest.mark.parametrize(
-    ("place", "name"), [(place, name) for place, names in sdk_contract.CONTRACT.items() for name in names]
+    ("place", "name"), [(place, name) for place, names in sdk_private_names.CONTRACT.items() for name in names]
 )
 def test_a_private_name_that_has_gone_is_named(monkeypatch: pytest.MonkeyPatch, place: str, name: str) -> None:
     module, _, owner = place.partition(":")
-    others = {other: None for other in sdk_contract.CONTRACT[place] if other != name}
+    others = {other: None for other in sdk_private_names.CONTRACT[place] if other != name}
     monkeypatch.setattr(f"{module}.{owner}", type(owner, (), others))
-    with pytest.raises(sdk_contract.SdkMismatch) as broken:
-        sdk_contract.check_contract()
+    with pytest.raises(sdk_private_names.SdkMismatch) as broken:
+        sdk_private_names.check_contract()
     assert str(broken.value).startswith(f"azure-servicebus does not fit: {place}.{name} is gone. Install ")
 
 
@@ -72,25 +72,25 @@ def test_instance_attributes_are_checked_as_well() -> None:
         def __init__(self) -> None:
             self._connection = None
 
-    assert sdk_contract._has(Before, "_handler")
-    assert not sdk_contract._has(After, "_handler")
+    assert sdk_private_names._has(Before, "_handler")
+    assert not sdk_private_names._has(After, "_handler")
 
 
 def test_every_private_name_that_is_used_is_in_the_contract() -> None:
     """Our own private names begin with `self.`; all others with an underscore are the SDK's."""
     used: dict[str, str] = {}
     for folder in ("servicebus", "backlog", "transfer", "sender"):
-        for file in (Path(sdk_contract.__file__).parents[1] / folder).glob("*.py"):
+        for file in (Path(sdk_private_names.__file__).parents[1] / folder).glob("*.py"):
             for node in ast.walk(ast.parse(file.read_text())):
                 if isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ("self", "cls", "super()"):
                     used[node.attr] = file.name
                 elif isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr":
                     used[ast.unparse(node.args[1]).strip("'")] = file.name
     private = {name: file for name, file in used.items() if re.fullmatch("_[a-z]\\w*", name)}
-    known = {name for names in sdk_contract.CONTRACT.values() for name in names}
+    known = {name for names in sdk_private_names.CONTRACT.values() for name in names}
     assert private.keys() - known - NAMED_TUPLES == set()
     places = {file for name, file in private.items() if name not in NAMED_TUPLES}
-    assert places <= {"sdk_internals.py", "sdk_clients.py", "connection.py"}, "one place knows the SDK's private side"
+    assert places <= {"sdk_sockets.py", "sdk_clients.py", "connection.py"}, "one place knows the SDK's private side"
     assert {name for name in known if name.startswith("_")} <= private.keys(), "nothing is asked for that is not used"
 
 
@@ -98,21 +98,21 @@ NAMED_TUPLES = {"_replace", "_asdict", "_fields"}
 
 
 def test_a_module_that_has_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sdk_contract.CONTRACT, "azure.servicebus._no_such_module:Thing", ("x",))
-    with pytest.raises(sdk_contract.SdkMismatch, match="_no_such_module:Thing is gone"):
-        sdk_contract.check_contract()
+    monkeypatch.setitem(sdk_private_names.CONTRACT, "azure.servicebus._no_such_module:Thing", ("x",))
+    with pytest.raises(sdk_private_names.SdkMismatch, match="_no_such_module:Thing is gone"):
+        sdk_private_names.check_contract()
 
 
 @pytest.mark.parametrize("text", ["Name or service not known", "nodename nor servname provided, or not known"])
 def test_a_name_that_does_not_exist_is_a_namespace_that_is_gone(text: str) -> None:  # C3
-    found = sdk_internals.explain(ServiceBusConnectionError(message=f"[Errno -2] {text}"), "contoso.example", "orders")
+    found = sdk_sockets.explain(ServiceBusConnectionError(message=f"[Errno -2] {text}"), "contoso.example", "orders")
     assert isinstance(found, NamespaceGone)
     assert "contoso.example" in str(found)
 
 
 @pytest.mark.parametrize("text", ["[Errno -3] Temporary failure in name resolution", "[Errno 111] Connection refused"])
 def test_an_unavailable_name_service_or_a_closed_port_is_an_outage(text: str) -> None:  # C3
-    found = sdk_internals.explain(ServiceBusConnectionError(message=text), "contoso.example", "orders")
+    found = sdk_sockets.explain(ServiceBusConnectionError(message=text), "contoso.example", "orders")
     assert isinstance(found, DestinationUnreachable)
     assert text in str(found)
 
@@ -137,14 +137,14 @@ def test_the_text_of_the_resolver_comes_through_the_sdk(  # C3
 
 def test_only_the_first_line_of_an_sdk_error_is_reported() -> None:  # the others contain the request
     error = ServiceBusConnectionError(message="It broke.\nAuthorization: a-key")
-    found = sdk_internals.explain(error, "contoso.example", "orders")
+    found = sdk_sockets.explain(error, "contoso.example", "orders")
     assert "It broke." in str(found)
     assert "a-key" not in str(found)
 
 
 def test_a_client_is_not_even_made_with_another_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sdk_contract, "SUPPORTED", "7.99.")
-    with pytest.raises(sdk_contract.SdkMismatch, match=r"7\.99\.\* is needed"):
+    monkeypatch.setattr(sdk_private_names, "SUPPORTED", "7.99.")
+    with pytest.raises(sdk_private_names.SdkMismatch, match=r"7\.99\.\* is needed"):
         client_of(Settings(connection_string=SecretStr(STRING)))
 
 
@@ -153,7 +153,7 @@ def test_a_refused_token_is_not_an_outage() -> None:  # C3
         status_code = 401
 
     for error in (Refused("CBS Token authentication failed."), ServiceBusAuthorizationError(message="no")):
-        assert isinstance(sdk_internals.explain(error, "contoso.example", "orders"), NotAuthorized)
+        assert isinstance(sdk_sockets.explain(error, "contoso.example", "orders"), NotAuthorized)
 
 
 def test_a_connection_that_breaks_while_it_is_opened_leaves_no_socket_behind() -> None:
@@ -260,7 +260,7 @@ def test_a_silent_peer_is_an_outage_even_if_its_name_took_too_long_to_find(  # C
         cut.wait()
         return find(*arguments, **options)
 
-    monkeypatch.setattr(sdk_internals, "Watchdog", Watchdog)
+    monkeypatch.setattr(sdk_sockets, "Watchdog", Watchdog)
     monkeypatch.setattr(socket, "getaddrinfo", find_late)
     string = f"Endpoint=sb://{silent};SharedAccessKeyName=n;SharedAccessKey=a-key;UseDevelopmentEmulator=true"
     client = ServiceBusClient.from_connection_string(string, retry_total=0)

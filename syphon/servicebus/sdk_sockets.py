@@ -4,7 +4,7 @@ The SDK's message objects cannot carry an ordinary .NET message (a decimal prope
 forever), and its links settle one message per round trip. So the SDK handles connection strings, credentials, TLS,
 SASL and the first token. After that the socket is ours (`wire`), and messages pass as bytes.
 
-`sdk_clients` has the other private names that we use; all are listed in `sdk_contract`.
+`sdk_clients` has the other private names that we use; all are listed in `sdk_private_names`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from syphon.model import (
 )
 from syphon.time_budget import IDLE_TIMEOUT, SDK_WAIT, WEBSOCKET_ANSWER_WITHIN
 
-from .proxy import HttpProxy
+from .proxy_settings import HttpProxy
 
 if TYPE_CHECKING:
     from .websocket_codec import WebSocketCodec  # comes with an extra

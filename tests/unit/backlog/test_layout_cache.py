@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from syphon.amqp import Int, Malformed, Map, Properties, Section, Value, data_section, properties_bytes, section_bytes
 from syphon.backlog import to_backlog
-from syphon.backlog.message_layout import (
+from syphon.backlog.layout_cache import (
     LONGEST_HEAD,
     MISSES_PER_ENTRY,
     MOST_LAYOUTS,

@@ -37,7 +37,7 @@ from syphon.model import Interrupted, SyphonError, Waits, connection_ended, link
 from syphon.time_budget import LATEST_ANSWER, WIRE_SILENCE
 
 from .frame_socket import FrameSocket
-from .sdk_internals import OpenSocket
+from .sdk_sockets import OpenSocket
 
 WINDOW = 65_535
 

@@ -13,8 +13,8 @@ from syphon.servicebus import Arrival, LinkState, Sent
 from syphon.time_budget import BETWEEN_SUSPECTS, ISOLATED_WITHIN
 from syphon.transfer.batches import MessageTransfer
 from syphon.transfer.destination import Destination, SendResults
+from syphon.transfer.isolation import ENOUGH, FIRST_WAIT, LONGEST_WAIT, Isolation, MessageKey, Suspicion, Verdict
 from syphon.transfer.pump import PERMANENT
-from syphon.transfer.suspicion import ENOUGH, FIRST_WAIT, LONGEST_WAIT, Isolation, MessageKey, Suspicion, Verdict
 
 NOW = 1000.0
 MESSAGES = [("backlog/0", number) for number in range(1, 11)]

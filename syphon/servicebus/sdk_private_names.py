@@ -1,6 +1,6 @@
 """The private names of azure-servicebus that we use, and the check that the installed SDK has them.
 
-Only `sdk_internals` and `sdk_clients` use them. A test compares this list with the SDK that is installed, and another
+Only `sdk_sockets` and `sdk_clients` use them. A test compares this list with the SDK that is installed, and another
 one with what the two modules use.
 """
 
@@ -84,7 +84,7 @@ def check_contract(version: str = __version__) -> None:
     if problems:
         raise SdkMismatch(
             f"azure-servicebus does not fit: {'; '.join(problems)}. Install azure-servicebus=={SUPPORTED}*, "
-            "or adapt syphon/servicebus/sdk_internals.py, sdk_clients.py and their contract."
+            "or adapt syphon/servicebus/sdk_sockets.py, sdk_clients.py and their contract."
         )
 
 

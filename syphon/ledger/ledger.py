@@ -36,7 +36,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from syphon.model import Counters, SyphonError, volume
 
-from .files import NOT_WRITABLE, LedgerFiles, LocalFiles, cause, has_no_jvm, ledger_files, literal_path, local_path
+from .filesystems import (
+    NOT_WRITABLE,
+    LedgerFiles,
+    LocalFiles,
+    cause,
+    has_no_jvm,
+    ledger_files,
+    literal_path,
+    local_path,
+)
 from .merge import MERGED, StoredFile, replaced_files
 from .parquet import attempts_file
 from .report_values import OpenJobReport

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from syphon.control.shutdown import FAULTED, LEAVE_AFTER, SPARK_STOPS_WITHIN, STOPPED, UNHURRIED, Ending, Shares, Step
+from syphon.control.shutdown_budget import (
+    FAULTED,
+    LEAVE_AFTER,
+    SPARK_STOPS_WITHIN,
+    STOPPED,
+    UNHURRIED,
+    Ending,
+    Shares,
+    Step,
+)
 
 
 class Clock:

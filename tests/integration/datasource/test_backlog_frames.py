@@ -11,7 +11,7 @@ import yaml
 from syphon.backlog.queues import QueueName, SelectedQueue, select_queues
 from syphon.config import load_config
 from syphon.datasource import backlog, ledger
-from syphon.datasource.dataframes import BACKLOG_SCHEMA, TASKS_PER_SLOT, backlog_frame, shared_out
+from syphon.datasource.backlog_frames import BACKLOG_SCHEMA, TASKS_PER_SLOT, backlog_frame, shared_out
 from syphon.ledger.rows import ATTEMPTS, TRANSFERS
 from syphon.model import SyphonError
 from tests.integration.operations.conftest import FIRST, SECOND, aliased, running

@@ -10,13 +10,13 @@ import pytest
 from syphon.emulator import Action, Fault, Kind, Operation, QueueDescription
 from syphon.model import DestinationMissing, Renames
 from syphon.servicebus import MessageState
+from syphon.servicebus.clocks import wait_for_traffic
 from syphon.servicebus.connection import Connection
-from syphon.servicebus.runtime import wait_for_traffic
 from syphon.time_budget import LOCK_DURATION, PEEK_ALL_EVERY
+from syphon.transfer.deferred_watch import Ring
 from syphon.transfer.destinations import DestinationBackoff
 from syphon.transfer.doorbell import Doorbell
-from syphon.transfer.peek_watch import Ring
-from syphon.worker.backoffs import Backoffs
+from syphon.worker.destination_backoffs import Backoffs
 from syphon.worker.pauses import Pause, Pauses
 from tests.integration.transfer.conftest import BACKLOG, ManualTimeNamespaces, aliased
 from tests.support.waiting import eventually

@@ -29,8 +29,8 @@ from .backlog_message import (
     is_string,
     shown,
 )
-from .message_layout import identity, layout_of
-from .times import EARLIEST, LATEST, InvalidValue, timespan_bytes
+from .dotnet_times import EARLIEST, LATEST, InvalidValue, timespan_bytes
+from .layout_cache import identity, layout_of
 
 _KEY = {name: encode(name) for name in (SESSION_ID, TIME_TO_LIVE, SCHEDULED_TIME)}
 _SCHEDULED_KEYS = keys((SCHEDULED,))

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from .wire import Wire
+from .wire_session import Wire
 
 # Not select(): in a process with a thousand open files it cannot watch further sockets.
 _Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)

@@ -38,9 +38,9 @@ from syphon.emulator.tls import ServerTls, server_tls
 from syphon.model.errors import DestinationBusy, Interrupted
 from syphon.servicebus.links import Arrival, RawReceiver, RawSender
 from syphon.servicebus.management_node import RequestLink
-from syphon.servicebus.sdk_internals import OpenSocket
+from syphon.servicebus.sdk_sockets import OpenSocket
 from syphon.servicebus.websocket_codec import WebSocketCodec
-from syphon.servicebus.wire import CHANNEL, NoMoreLinks, Wire
+from syphon.servicebus.wire_session import CHANNEL, NoMoreLinks, Wire
 from tests.support.far_websocket import FarWebSocket
 
 TAG, OTHER_TAG = bytes(16), bytes(range(16))

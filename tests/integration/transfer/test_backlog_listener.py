@@ -13,9 +13,9 @@ from syphon.emulator.broker.namespace import BrokerNamespace
 from syphon.model import DestinationUnreachable, NotAuthorized
 from syphon.servicebus import Connection, Namespace, Pair
 from syphon.transfer import DestinationBackoff, Gate
-from syphon.transfer import listener as listening_module
-from syphon.transfer.listener import Listener
-from syphon.worker.backoffs import Backoffs
+from syphon.transfer import backlog_listener as listening_module
+from syphon.transfer.backlog_listener import Listener
+from syphon.worker.destination_backoffs import Backoffs
 from tests.integration.transfer.conftest import BACKLOG, TwoNamespaces, aliased
 
 MISSING = "contoso/x-servicebus-transfer/7"

@@ -10,12 +10,12 @@ from uuid import uuid4
 
 import pytest
 
-from syphon.ledger.files import HadoopFiles, LedgerFiles, LocalFiles, ledger_files
+from syphon.ledger.filesystems import HadoopFiles, LedgerFiles, LocalFiles, ledger_files
+from syphon.ledger.ledger import Ledger, LedgerUnwritable
 from syphon.ledger.merge import merge
 from syphon.ledger.reader import SparkReader
 from syphon.ledger.report_query import query_report
 from syphon.ledger.rows import OpenJob
-from syphon.ledger.store import Ledger, LedgerUnwritable
 from syphon.model.outcomes import Counters
 from tests.support.ledger_rows import NOON, attempt, note, outcome, record
 
