@@ -232,7 +232,7 @@ BUSY_PAUSE = 10.0
 OUT_FOR = 60.0
 """A backlog queue that failed is out of rotation."""
 COUPLING_RETRY_AFTER = 5.0
-"""A namespace that refuses what senders ask for is asked again."""
+"""A namespace that refused senders is checked again."""
 EMBEDDED_TURN = 0.2
 """The embedded syphon while no queue has messages."""
 EMBEDDED_REST = 5.0

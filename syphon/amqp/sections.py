@@ -71,7 +71,7 @@ def split(data: bytes, until: int | None = None) -> list[Span]:
         if code < last:
             raise OutOfOrder(f"section 0x{code:02x} at byte {pos} is out of order")
         if code == last and code not in _REPEATABLE:
-            raise Malformed(f"section 0x{code:02x} is there twice, again at byte {pos}")
+            raise Malformed(f"section 0x{code:02x} occurs twice, again at byte {pos}")
         if last in _BODIES and code in _BODIES and code != last:
             raise Malformed(f"the body is of two kinds at byte {pos}")
         start, pos = pos, skip(data, value, end)
@@ -355,7 +355,7 @@ def content(data: bytes, span: Span, short: int) -> tuple[int, int]:
     elif code == short | 0x10 and start + 9 <= end:
         first, items = start + 9, int.from_bytes(data[start + 5 : start + 9], "big")
     else:
-        raise Malformed(f"the section at byte {span.start} is no {'list' if short == 0xC0 else 'map'}")
+        raise Malformed(f"the section at byte {span.start} is not a {'list' if short == 0xC0 else 'map'}")
     if items > end - first:
         raise Malformed(f"{items} items at byte {start} cannot fit into {end - first} bytes")
     return first, items

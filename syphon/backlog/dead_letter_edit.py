@@ -101,12 +101,12 @@ def with_message_id(payload: bytes, message_id: str) -> bytes:
 def _parts(text: str) -> tuple[str, str | None, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise BadEdit(f"{text!r} is no edit: write NAME=VALUE or NAME:TYPE=VALUE.")
+        raise BadEdit(f"{text!r} is not an edit: write NAME=VALUE or NAME:TYPE=VALUE.")
     front, colon, kind = name.rpartition(":")
     if not colon:
         return name, None, value
     if kind not in TYPES or not front:
-        raise BadEdit(f"{text!r}: {kind!r} is no type. Types are {', '.join(TYPES)}.")
+        raise BadEdit(f"{text!r}: {kind!r} is not a type. Types are {', '.join(TYPES)}.")
     return front, kind, value
 
 
@@ -122,7 +122,7 @@ def _encoded(text: str, kind: str, value: str) -> bytes:
         return TYPES[kind](value)
     except (ValueError, OverflowError) as error:
         reason = f", which {error}" if isinstance(error, InvalidValue) else ""
-        raise BadEdit(f"{text!r}: {value!r} is no value of the type {kind}{reason}.") from None
+        raise BadEdit(f"{text!r}: {value!r} is not a value of the type {kind}{reason}.") from None
 
 
 def _number(kind: type[int], least: int, most: int) -> Callable[[str], bytes]:

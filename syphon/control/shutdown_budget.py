@@ -42,7 +42,7 @@ STOPPED = Shares(slots=16.5, sides=1.0, ledger=3.0, spark=2.5)
 FAULTED = Shares(slots=2.0, sides=0.5, ledger=1.5, spark=1.5)
 """A fault. The other side ends as well within five seconds (C1), and the command within eight."""
 LEAVE_AFTER = 1.5
-"""Seconds after the last step in which the process must be gone. Then a watch ends it (`SparkWatch`)."""
+"""Seconds after the last step in which the process must have exited. Then a watch ends it (`SparkWatch`)."""
 SPARK_STOPS_WITHIN = 5.0
 """Seconds that Spark has at most, however much is left: it needs two, or it is frozen."""
 CUT_SHORT = 70
@@ -82,7 +82,7 @@ class Ending:
 
     @property
     def overdue_at(self) -> float:
-        """When the process must be gone."""
+        """When the process must have exited."""
         if self._began is None:
             return math.inf
         began, shares = self._began

@@ -84,7 +84,7 @@ def value_of(text: str | None, kind: str | None) -> Value:
         value: Value = read(text)
         encode(value)  # numbers have bounds
     except (ValueError, Malformed, OverflowError):
-        raise UnreadableText(f"{_shown(text)} is no {kind}") from None
+        raise UnreadableText(f"{_shown(text)} is not a valid {kind}") from None
     return value
 
 
@@ -133,7 +133,7 @@ def _boolean(text: str) -> bool:
 
 def _symbol(text: str) -> Symbol:
     if not text.isascii():
-        raise UnreadableText(f"{_shown(text)} is no symbol: symbols are ASCII")
+        raise UnreadableText(f"{_shown(text)} is not a symbol: symbols are ASCII")
     return Symbol(text)
 
 

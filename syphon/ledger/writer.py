@@ -352,7 +352,7 @@ class LedgerWriter:
         """
         if closing.size:
             closing.files, closing.by_day, closing.given_up = [], deque(), True
-            self._lost = f"The rows of job {closing.job} were given up, and are missing in the ledger. {why}"
+            self._lost = f"The rows of job {closing.job} were dropped and are missing from the ledger. {why}"
             log.error("%s", self._lost)
 
     def _write_progress(self, everything: bool = False) -> None:

@@ -91,7 +91,7 @@ def _parts(text: str, flaws: list[Flaw]) -> dict[str, str]:
         elif key not in _KNOWN:
             flaws.append(Flaw(f"{which} whose name is not known", "remove it, or correct its name"))
         elif key in parts:
-            flaws.append(Flaw(f"{which} that is there twice", "keep one of them"))
+            flaws.append(Flaw(f"{which} that occurs twice", "keep one of them"))
         parts[key.strip()] = value.strip()
     return parts
 

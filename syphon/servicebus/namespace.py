@@ -118,7 +118,7 @@ class Namespace(Lifecycle):
         self._opened: Connection | Exception | None = None
         self._opening = False
         self._tries = 0
-        """The number of the attempt whose result counts. The result of an earlier one comes too late."""
+        """The number of the current attempt; results of earlier ones are discarded."""
         self._opened_at = self._tried_at = self._next_try = self.since
         self._reached_at: float | None = None
         """When another connection was last known to have reached the namespace."""

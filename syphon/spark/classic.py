@@ -291,7 +291,7 @@ def _end_process(process: subprocess.Popen[bytes], within: float) -> None:
     try:
         process.wait(within)
     except subprocess.TimeoutExpired:
-        log.debug("Spark's JVM did not end by itself, and is killed")
+        log.debug("Spark's JVM did not exit in time; killing it")
         process.kill()
         process.wait()
 

@@ -85,7 +85,7 @@ def make_in_background(environ: Mapping[str, str] = os.environ) -> None:
     if archive is None or environ.get(SWITCH) == "use" or archive.exists() or this_container().memory < NEEDS_MEMORY:
         return
     if archive.parent.exists() and not is_ours(archive.parent):
-        log.debug("there is no archive of Spark's JVM: others can write to %s", archive.parent)
+        log.debug("no archive of Spark's JVM is used: others can write to %s", archive.parent)
         return
     failed = archive.with_suffix(".failed")
     if failed.exists() and time.time() - failed.stat().st_mtime < RETRY_AFTER:
@@ -100,9 +100,9 @@ def make_in_background(environ: Mapping[str, str] = os.environ) -> None:
             start_new_session=True,
         )
     except OSError as error:
-        log.debug("the archive of Spark's JVM is not made: %s", error)
+        log.debug("cannot create the archive of Spark's JVM: %s", error)
         return
-    log.debug("%s is made in the background: it halves the next start of Spark", archive)
+    log.debug("creating %s in the background: it halves the next start of Spark", archive)
     threading.Thread(target=maker.wait, name="archive maker", daemon=True).start()
 
 

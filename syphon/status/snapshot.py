@@ -223,7 +223,7 @@ class MessageFlow(StrEnum):
 
 
 class Outlook(StatusModel):
-    """How it goes as a whole, in few numbers."""
+    """The overall state, in a few numbers."""
 
     flow: MessageFlow
     left: int | None

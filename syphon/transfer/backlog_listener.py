@@ -1,8 +1,7 @@
 """The listener of one pair: a doorbell at every backlog queue, and the five-second rule (C1, D3, D8).
 
 It has a thread of its own, a connection to the primary, and one to the secondary for each eighty queues. It costs four
-receives an hour for a queue, and hardly any CPU. While the primary cannot be reached it does not listen at all: no
-message could be moved, so it receives and peeks at none (D16).
+receives per hour and queue, and hardly any CPU. While the primary is unreachable it neither receives nor peeks (D16).
 """
 
 from __future__ import annotations
@@ -214,7 +213,7 @@ class Listener:
 
 
 def _parts(secondary: Namespace, doorbells: Sequence[Doorbell]) -> list[tuple[Namespace, Sequence[Doorbell]]]:
-    """The doorbells by the connection that they share: one connection has links for so many queues."""
+    """Groups the doorbells by connection: one has links for at most `MOST_QUEUES` queues."""
     starts = range(0, len(doorbells), MOST_QUEUES)
     return [
         (secondary.another() if start else secondary, doorbells[start : start + MOST_QUEUES]) for start in starts

@@ -174,7 +174,7 @@ class Breaker:
             self._wait(pause, error, now)
 
     def _wait_for_service(self, error: DestinationBusy, now: float) -> None:
-        """Backs off for as long as a throttled service asks for. Only when it goes on does the time double (S9)."""
+        """Backs off as long as the throttled service demands; doubles the time only if it stays busy (S9)."""
         if isinstance(self.state, BackingOff) and isinstance(self.state.because, DestinationBusy):
             return  # another batch that was in flight was refused too
         self.busy_in_a_row += 1

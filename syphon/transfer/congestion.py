@@ -112,15 +112,15 @@ class Congestion:
     # --- what happens --------------------------------------------------------------------------------------------
 
     def accepted(self, messages: int, now: float) -> None:
-        """The service has taken so many messages."""
+        """The service accepted `messages` messages."""
         self._meter.add(messages, now)
         if self._resumed_at is None and now - self._cut_at >= SAME_EPISODE:
             self._resumed_at = self._grown_at = now
 
     def busy(self, now: float, batch: int = 1, per_second: float | None = None) -> None:
-        """The service has refused a batch of so many messages with busy.
+        """The service refused a batch of `batch` messages with busy.
 
-        `per_second` is what it took before, if the caller knows better.
+        `per_second` is what it accepted before, if the caller knows better.
         """
         self.busy_answers += 1
         self.refused_batch = batch
@@ -179,7 +179,7 @@ class Congestion:
         return self.limit(now) is not None and now - self._bound_at <= BINDING
 
     def follow(self, limit: float | None, heard: int) -> None:
-        """Uses the limit of the driver, which knows all slots and has heard of so many busy answers of this one.
+        """Uses the limit of the driver, which knows all slots and has heard of `heard` busy answers of this one.
 
         An order that is older than the last busy answer does not count: the answer itself has cut the limit.
         """

@@ -56,7 +56,7 @@ class ReplayResult:
     chosen: int
     completed: int = 0
     possible_duplicates: int = 0
-    """Messages put back that may still be dead letters, and messages left that may have been put back."""
+    """Replayed messages that may still be dead letters, and messages left that may have been replayed."""
     uncertain: int = 0
     """Messages left by a removal that may be gone: their completion was requested and not confirmed."""
     why_left: Counter[str] = field(default_factory=Counter)
@@ -290,7 +290,7 @@ class Removal(Replay):
             super()._record(outcome)
         else:
             self.result.uncertain += 1
-            self.result.why_left[f"It may still be there, or may be gone: {outcome.reason}"] += 1
+            self.result.why_left[f"Removal not confirmed; it may still be a dead letter: {outcome.reason}"] += 1
 
 
 def _single_connection(connection: Connection, now: Callable[[], float]) -> Namespace:

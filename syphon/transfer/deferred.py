@@ -1,8 +1,8 @@
 """The deferred messages of a queue that a pump serves: found by a peek, and received by their sequence numbers.
 
 No link delivers a deferred message. A person or the pump itself has deferred it, and only a peek shows it.
-The pump peeks through the queue once in a service that was asked to, when few messages come over the link any more:
-a deep queue would be read twice otherwise. It receives the messages that can be moved, in groups as its window allows,
+If the hand-over says so, the pump peeks through the queue once, when the link delivers little: earlier, it would read
+a deep queue twice. It receives the messages that can be moved, in groups as its window allows,
 and forwards them like all others. After a crash they are still deferred, and can be received when their locks expire.
 """
 

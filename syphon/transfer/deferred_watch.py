@@ -117,7 +117,7 @@ class PeekWatch:
             self._peeker = None
 
     def _page(self, connection: Connection, now: float) -> list[Peeked] | None:
-        """The page that has come, if one has. Asks for the next one when it is due."""
+        """The page that has arrived, or None. Requests the next one when it is due."""
         if self._peeker is None or self._peeker.connection is not connection:
             self._peeker = Peeker(connection, self._queue)
         if not self._peeker.is_waiting and now >= self._scan_at:

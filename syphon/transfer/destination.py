@@ -34,8 +34,8 @@ from .breaker import FAILED_KEYS, Available, BackingOff, Breaker, FailingKeys, K
 from .isolation import ENOUGH, Suspicion, Verdict
 
 STUCK, STUCK_AGAIN = 10.0, 1.0
-"""Seconds after which pending messages are left in the backlog if none could be sent: they take the room of others. The
-second value applies after a failure, when success is unlikely."""
+"""Seconds for which messages may stay unsent before they are left in the backlog, which frees the window. The second
+value applies after a failure, when success is unlikely."""
 REFUSED_BATCHES = 4
 """How many batches in a row may be refused before messages are sent one by one."""
 FAILED_SINGLES = 3
@@ -57,7 +57,7 @@ class WindowShare(NamedTuple):
     may_open_link: bool = True
     """Whether it may open a link if it has none."""
     may_send: bool = True
-    """False while another destination is tried alone, or it waits for its own trial."""
+    """False while another destination is isolated, or this one waits for its turn."""
 
 
 class Answer(NamedTuple):
@@ -167,7 +167,7 @@ class Destination:
         return self._sender is not None
 
     def can_spare_its_link(self) -> bool:
-        """Whether it does not need its link now: it has nothing to send, or must not send for ten seconds."""
+        """Whether its link can be closed: it has nothing to send, or must not send for ten seconds."""
         sender = self._sender
         is_idle = not (self._unsent or self._wants_ping) or self.breaker.is_throttled
         return sender is not None and is_idle and not (sender.in_flight or sender.results)
@@ -309,7 +309,7 @@ class Destination:
 
     def _too_large(self, size: int, limit: int) -> MessageTooLarge:
         return MessageTooLarge(
-            f"The message has {size} bytes, and '{self.path}' takes {limit}.", "amqp:link:message-size-exceeded"
+            f"The message has {size} bytes; '{self.path}' accepts at most {limit}.", "amqp:link:message-size-exceeded"
         )
 
     # --- answers -------------------------------------------------------------------------------------------------
@@ -457,8 +457,7 @@ class Destination:
     # --- one key -------------------------------------------------------------------------------------------------
 
     def _is_one_key_to_blame(self, batch: Batch, now: float) -> bool:
-        """Backs off the key of a batch that timed out. Whether that is all, as far as is known: the destination is to
-        blame if several keys time out in a row."""
+        """Backs off the key of a batch that timed out. False if the destination is to blame: several keys in a row."""
         return self._keys.failed(_key(batch), now) < FAILED_KEYS
 
     def _leave_failing_keys(self, results: SendResults, now: float) -> None:
@@ -497,9 +496,9 @@ class Destination:
         self._unsent.again = keep
 
     def _make_room(self, results: SendResults, now: float) -> None:
-        """Leaves messages of a destination that waits for its trial: they take the room of others.
+        """Leaves excess messages of a suspected destination in the backlog until its turn.
 
-        As many stay in flight as the next trials need. Without them the pump would find its queues quiet, and end.
+        As many stay in flight as the next attempts need. Without them the pump would find its queues quiet, and end.
         """
         if now < self.suspicion.not_before and len(self._unsent.pending) > ENOUGH:
             because = Waits(f"The connection was lost when messages were sent to '{self.path}'.")

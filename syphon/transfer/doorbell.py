@@ -1,7 +1,7 @@
 """A doorbell: it waits for messages in a backlog queue, and rings when one arrives that can be moved.
 
-It receives, in one long poll that costs four receives an hour. It releases the message that made it ring: a pump
-receives it again and moves it. The doorbell is then silent until it is armed again. If the service cuts a poll short
+It receives in one long poll, which costs four receives per hour. It releases the message that made it ring: a pump
+receives it again and forwards it. The doorbell is then silent until it is armed again. If the service cuts a poll short
 (it detaches idle links after ten minutes), the doorbell continues the same poll on a new link (S1).
 
 A message for a destination that backs off is not worth a ring. The doorbell defers it: it is not received again until

@@ -181,7 +181,7 @@ def _same_id(entity: EntityPath) -> str:
 
 def _not_known(entity: EntityPath) -> str:
     return (
-        f"It is not known whether '{entity.name}' detects duplicates: it might accept the message and drop it. Use "
+        f"Cannot tell whether '{entity.name}' detects duplicates; it might accept the message and drop it. Use "
         "credentials with the Manage claim, or `syphon dead-letters` with --new-ids, which gives it a new message id, "
         "or with --assume-no-duplicate-detection if you know that there is none."
     )

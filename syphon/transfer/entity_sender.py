@@ -34,7 +34,7 @@ from .traces import Traces
 
 
 class OutgoingMessage(MessageTransfer):
-    """A message to send that no queue of ours has: nothing is settled when it has arrived."""
+    """A message to send that was not received: nothing is settled when it has arrived."""
 
     __slots__ = ("number",)
 
@@ -151,7 +151,7 @@ class EntitySender:
             assert isinstance(transfer, OutgoingMessage)  # nothing else was offered
             self._refused(transfer, error)
         for transfer, error, _ in results.left:
-            # To wait for a person is no work for a job: it fails, and can be started again.
+            # Only a person can repair this: fail, so that the job can be restarted.
             if isinstance(error, DestinationMissing | DestinationDisabled | Faulted):
                 raise error
             self._because = error

@@ -41,7 +41,7 @@ class Intake:
         """`on_busy` is called when the service answers busy."""
         self.last_arrival = now()
         self.trouble: Waits | None = None
-        """Why the queue cannot be received from now, if it cannot."""
+        """The error that currently prevents receiving; None if there is none."""
         self.largest = FIRST_GUESS
         """The size of a large message, as far as recent messages show."""
         self._path = path
@@ -121,14 +121,14 @@ class Intake:
         return self._receiver.credit if self._receiver is not None else 0
 
     def grant(self, credit: int) -> None:
-        """Grants credit for so many messages; opens the link first if there is none."""
+        """Grants `credit`; opens the link first if there is none."""
         receiver = self.open()
         if receiver is None:
             return
         if receiver is self._releasing:
             if not receiver.is_drained:
                 if self._now() - self._releasing_since > CREDIT_RETURNED_WITHIN:
-                    receiver.close()  # another link gets its messages when their locks have ended
+                    receiver.close()  # its messages are redelivered when their locks expire
                 return
             self._releasing = None
         # Often enough that the service never waits for credit, seldom enough that the flow frames cost nothing.

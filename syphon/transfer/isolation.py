@@ -2,13 +2,13 @@
 concerns them all, and says nothing about its cause.
 
 A destination that had something in flight at two losses in a row, with no answer between them, is suspected; one that
-has failed before, at the first loss. It is then tried alone: first with one message, then with more. A trial waits for
-a few seconds until nothing else is in flight. Then a loss shows its cause, and costs the other destinations no
+has failed before, at the first loss. It is then isolated: first one message is sent, then more. An isolated attempt
+waits a few seconds until nothing else is in flight. Then a loss shows its cause, and costs the other destinations no
 duplicates; otherwise it shows nothing. If two single messages are lost, the destination backs off; if it has answered
-during its trials, then after four. If a larger batch is lost, it is tried in halves, until the message that cuts the
+while isolated, then after four. If a larger batch is lost, it is sent in halves, until the message that cuts the
 connection is alone: that message waits, and the others arrive.
 
-The next try of a destination that backed off begins with other messages than the last one: those may have been to
+The next attempt after a back-off begins with other messages than the last one: those may have been to
 blame, and not the destination. The number of its failures decides which. A new pump knows that number only while the
 back-off lasts.
 """
@@ -25,12 +25,12 @@ from syphon.time_budget import BETWEEN_SUSPECTS, ISOLATED_WITHIN
 LOSSES = 2
 """A destination is suspected at this many losses in a row: connections break now and then."""
 GROWTH = 4
-"""The next trial of a destination that has answered may have so many times more messages."""
+"""After each answer the next isolated attempt may be this many times larger."""
 ENOUGH = 100
-"""When trials may be as large as that, the next answer ends the suspicion, unless something is to be sent again."""
+"""Once attempts have this size, an answer clears the destination, unless a batch is still to be resent."""
 LOST_ALONE, LOST_ALONE_AFTER_ANSWER = 2, 4
-"""How many messages are lost alone, with no answer between them, until the destination counts as the cause. The second
-value applies if it has answered during its trials: then some of its messages are more likely to blame."""
+"""Single messages lost in a row before the destination is blamed. The second value applies if it has answered while
+isolated: then some of its messages are more likely to blame."""
 FAR = 0.618
 """How far the next message to try is from the last one, as a share of all messages. Several steps of this size are far
 apart from each other, too: 0.62, 0.24, 0.85."""
@@ -60,11 +60,11 @@ class Suspicion:
 
     def __init__(self) -> None:
         self.limit: int | None = None
-        """The most messages of the next trial; None if the destination is not suspected."""
+        """The most messages of the next isolated attempt; None if the destination is not suspected."""
         self.is_alone = False
-        """Nothing else was in flight when its trial began."""
+        """Nothing else was in flight when its attempt began."""
         self.was_tried = False
-        """The trial has sent something."""
+        """The attempt has sent something."""
         self.not_before = 0.0
         self.waiting: dict[MessageKey, tuple[float, int]] = {}
         """Messages that have cut the connection: when each may be retried, and how often it was lost."""
@@ -87,8 +87,8 @@ class Suspicion:
         """Notes an answer, whatever it says: the connection is still there.
 
         `has_more` says that something is still to be sent again. What cuts the connection may be in it, so the
-        destination stays suspected. A batch has one session or partition key, so a trial may be much smaller than its
-        limit.
+        destination stays suspected. A batch has one session or partition key, so an attempt may be much smaller than
+        its limit.
         """
         self._losses = 0
         self._unproven.clear()
@@ -100,7 +100,7 @@ class Suspicion:
                 self.limit = None
 
     def lost(self, keys: Sequence[MessageKey], now: float, has_failed: bool) -> Verdict:
-        """Notes a lost connection, and decides on the next trial. A message that was lost alone has to wait.
+        """Notes a lost connection, and decides on the next attempt. A message that was lost alone has to wait.
 
         `keys` are the messages that were in flight to the destination; there are none if it was attaching.
         `has_failed` says that the destination has failed before: then it is suspected at once.
@@ -150,7 +150,7 @@ class Suspicion:
 
 
 class Suspect(Protocol):
-    """A destination, as far as trials know it."""
+    """What the isolation needs of a destination."""
 
     suspicion: Suspicion
 
@@ -207,7 +207,7 @@ class Isolation:
         return not self._others_wait
 
     def end(self) -> None:
-        """Ends the current trial: it was answered, took too long, or lost the connection."""
+        """Ends the current attempt: it was answered, took too long, or lost the connection."""
         if self._current is not None:
             self._current.suspicion.is_alone = False
         self._current, self._others_wait = None, False

@@ -90,7 +90,7 @@ class Pump:
         self._restore, self._ttl, self._renames = route.restore, route.ttl, bool(route.rename.texts)
         self.destinations = Destinations(self._options, self.traces, route.objection, route.rename)
         self.source_congestion = Congestion(self._options.rate_share)
-        """What the namespace of the queues lets us receive. That of the destinations is theirs."""
+        """The congestion control of receiving; `destinations.congestion` is that of sending."""
         self._window = SharedWindow(self._options.window, self._options.window_bytes)
         self._limit = ReceiveLimit(self._options.limit)
         self._started = self._idle_since = now()
@@ -179,7 +179,7 @@ class Pump:
             if queue.is_finished(now):
                 self._finish(queue)
         if self._stopped_at is not None:
-            # What was in flight when the pump stopped, and was refused: a throttled destination is not waited for.
+            # Messages that a throttled destination has refused since the stop: do not wait for it.
             for transfer in self.destinations.take_throttled():
                 transfer.queue.abandon(transfer.arrival, STOPPED_TAKING)
             if self.is_paced and now - self._stopped_at > PACED_AFTER_LEASE:
@@ -356,8 +356,8 @@ class Pump:
     def _slow_start(self) -> int:
         """How many messages may be in flight at the start of the pump: twice as many whenever messages have moved.
 
-        Each queue starts slowly by itself, but eighty of them would have a whole window in flight before the first
-        answer, and that may be busy.
+        Each queue has a slow start, but eighty together would fill the window before the first answer, which may be
+        busy.
         """
         moved = sum(queue.counters.moved for queue in self._served.values())
         if moved > self._moved:

@@ -25,8 +25,7 @@ from .window import Demand
 LOCK_MARGIN = 0.1
 """The share of a lock that must be left for a message to be sent: the completion must still find it locked."""
 SHALLOW, SHALLOW_FOR = 100, 1.0
-"""A queue that has had fewer messages in flight for this many seconds delivers few over its link: the pump can scan for
-the deferred ones."""
+"""With fewer messages in flight for this many seconds, the link delivers little: time to scan for deferred messages."""
 SETTLED_AS = {
     "accepted": Result.FORWARDED,
     "rejected": Result.DEAD_LETTERED,
@@ -173,8 +172,8 @@ class QueueTransfer:
     def allow_for_stall(self, since: float) -> None:
         """Corrects the age of the locks of messages that may have waited in the socket since then.
 
-        The messages themselves show first how long a lock lasts: a pump that is slow from its first turn on must not
-        take locks of a minute for short ones, and release everything forever.
+        First it learns from the messages how long a lock lasts. Otherwise a pump that is slow from its first turn would
+        mistake one-minute locks for short ones, and keep releasing everything.
         """
         wall = self._wall()
         for payload in self.intake.payloads():
@@ -208,7 +207,7 @@ class QueueTransfer:
         arrival.link.dead_letter(arrival, reason, description[:4096])
 
     def abandon(self, arrival: Arrival, why: str) -> None:
-        """Releases a message: another receiver can have it at once. The credit goes first, or it would return here."""
+        """Abandons a message. The credit is drained first, or the service would redeliver it to this link."""
         if arrival.link.state is not LinkState.OPEN:
             self.unsettled.finish(arrival, Result.LEFT, f"{why} Its link was lost.")
             return

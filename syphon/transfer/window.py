@@ -1,4 +1,4 @@
-"""How many messages each queue of a pump may send it: the window, the rate and the limit, shared by its queues.
+"""Shares the window, the rate and the message limit of a pump among its queues.
 
 A queue with a million messages must not keep the one message of another queue waiting (S10). So every queue has a small
 base credit, however busy the others are. The queues that have messages share the rest of the window equally.
@@ -132,7 +132,7 @@ class ReceiveLimit:
         self._shares: dict[str, int] = {}
 
     def room(self, queue: str, received: int, queues: int) -> int | None:
-        """How many more messages a queue may receive that has received so many; None means any number."""
+        """How many more messages a queue may receive, given how many it has `received`; None means any number."""
         if self._left is None:
             return None
         room = self._shares.setdefault(queue, received) - received

@@ -75,7 +75,9 @@ def parse(text: str, file: str) -> Document:
         raise SettingsError([_not_yaml(error, text, file)]) from None
     except yaml.YAMLError:
         remedy = "remove the control characters"
-        raise SettingsError([Problem(file, None, "", None, "has characters YAML does not take", remedy)]) from None
+        raise SettingsError(
+            [Problem(file, None, "", None, "has characters that YAML does not allow", remedy)]
+        ) from None
     except RecursionError:
         raise SettingsError([Problem(file, None, "", None, "is nested too deeply", "write it flatter")]) from None
     return document
@@ -201,9 +203,7 @@ class _Builder:
             if key in seen:
                 remedy = f"keep one of them (the other is on line {seen[key]})"
                 file = self._document.file
-                self._document.problems.append(
-                    Problem(file, line, written((*path, key)), None, "is there twice", remedy)
-                )
+                self._document.problems.append(Problem(file, line, written((*path, key)), None, "occurs twice", remedy))
                 continue
             seen[key] = line
             self._document.lines[(*path, key)] = line

@@ -134,7 +134,7 @@ class OutputBuffer:
 
 
 class Heartbeat:
-    """Sends a heartbeat when the connection was quiet for long, and gives up a peer that sends nothing."""
+    """Sends a heartbeat when the connection was quiet for long, and disconnects a peer that sends nothing."""
 
     def __init__(self, beat: Callable[[], None], give_up: Callable[[float], None]) -> None:
         self._beat = beat
@@ -160,7 +160,7 @@ class Heartbeat:
         self._beating = self._loop.call_later(timeout / 3, self.keep_alive, timeout)
 
     def watch(self, patience: float) -> None:
-        """Gives up the peer when it was silent for this long."""
+        """Disconnects the peer when it was silent for this long."""
         if self._stopped:
             return
         silent = self._loop.time() - self._heard_at

@@ -103,7 +103,7 @@ def _as_text(name: str, value: object) -> str | None:
         return str(value)
     text = value if isinstance(value, str) else str(value)
     if name in _SHORT and len(text) > NAME_LIMIT:
-        raise ActionFailed(f"{name.replace('_', '-')} would have {len(text)} characters, {NAME_LIMIT} at the most")
+        raise ActionFailed(f"{name.replace('_', '-')} would have {len(text)} characters, {NAME_LIMIT} at most")
     return text
 
 

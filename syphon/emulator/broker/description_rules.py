@@ -82,8 +82,8 @@ def check_update(old: EntityDescription, new: EntityDescription) -> None:
         if was != wanted:
             raise BadArgument(
                 f"SubCode=40000. The value for the {spelled(setting)} property of an existing {_kind(old)} cannot be "
-                f"changed. '{old.path}' has {_shown(was)}, and {_shown(wanted)} was asked for: keep it, or delete the "
-                "entity and create it anew."
+                f"changed. '{old.path}' has {_shown(was)}, and {_shown(wanted)} was requested: keep it, or delete the "
+                "entity and create it again."
             )
 
 
@@ -106,7 +106,7 @@ _PARTITIONS = 16
 
 def _path(kind: str, path: str) -> None:
     if len(path) > _LONGEST_PATH:
-        _refuse(f"The path of a {kind}", f"{len(path)} characters", f"{_LONGEST_PATH} at the most")
+        _refuse(f"The path of a {kind}", f"{len(path)} characters", f"{_LONGEST_PATH} at most")
     if not _PATH.fullmatch(path):
         raise BadArgument(
             f"SubCode=40000. '{path}' is not a path for a {kind}. Its segments can contain only letters, digits, "
@@ -117,7 +117,7 @@ def _path(kind: str, path: str) -> None:
 
 def _short_name(kind: str, name: str, pattern: re.Pattern[str]) -> None:
     if len(name) > _LONGEST_NAME:
-        _refuse(f"The name of a {kind}", f"{len(name)} characters", f"{_LONGEST_NAME} at the most")
+        _refuse(f"The name of a {kind}", f"{len(name)} characters", f"{_LONGEST_NAME} at most")
     if not pattern.fullmatch(name):
         raise BadArgument(
             f"SubCode=40000. '{name}' is not a name for a {kind}. It can contain only letters, digits, periods (.), "
@@ -149,7 +149,7 @@ def _counts(entity: EntityDescription, _tier: Tier) -> None:
     if not 1 <= deliveries <= 2**31 - 1:
         _refuse("MaxDeliveryCount", deliveries, "1 to 2147483647")
     if entity.user_metadata is not None and len(entity.user_metadata) > _LONGEST_METADATA:
-        _refuse("UserMetadata", f"{len(entity.user_metadata)} characters", f"{_LONGEST_METADATA} at the most")
+        _refuse("UserMetadata", f"{len(entity.user_metadata)} characters", f"{_LONGEST_METADATA} at most")
 
 
 def _size(entity: EntityDescription, tier: Tier) -> None:
@@ -197,7 +197,7 @@ def _combinations(entity: EntityDescription, tier: Tier) -> None:
 def _authorization(entity: EntityDescription, _tier: Tier) -> None:
     rules: tuple[AuthorizationRule, ...] = getattr(entity, "authorization_rules", ())
     if len(rules) > _MOST_AUTHORIZATION_RULES:
-        _refuse("AuthorizationRules", f"{len(rules)} rules", f"{_MOST_AUTHORIZATION_RULES} at the most")
+        _refuse("AuthorizationRules", f"{len(rules)} rules", f"{_MOST_AUTHORIZATION_RULES} at most")
     if len({rule.key_name for rule in rules}) < len(rules):
         _refuse("AuthorizationRules", "two rules of one KeyName", "each rule a KeyName of its own")
     for rule in rules:

@@ -82,7 +82,7 @@ class BrokerEntity:
 
     def check_sends(self) -> None:
         if self.status in (EntityStatus.DISABLED, EntityStatus.SEND_DISABLED):
-            raise EntityDisabled(f"The entity '{self.path}' takes no messages: its status is {self.status}.")
+            raise EntityDisabled(f"The entity '{self.path}' does not accept messages: its status is {self.status}.")
 
     def check_receives(self) -> None:
         if self.status in (EntityStatus.DISABLED, EntityStatus.RECEIVE_DISABLED):

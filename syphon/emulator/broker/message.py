@@ -195,7 +195,7 @@ class BrokeredMessage:
         properties = source.properties()
         self.message_id = properties.message_id
         if isinstance(self.message_id, str) and len(self.message_id) > NAME_LIMIT:
-            raise BadArgument(f"MessageId has {len(self.message_id)} characters, {NAME_LIMIT} at the most.")
+            raise BadArgument(f"MessageId has {len(self.message_id)} characters, {NAME_LIMIT} at most.")
         group = properties.group_id
         if group is not None:
             if not isinstance(group, str) or len(group) > NAME_LIMIT:

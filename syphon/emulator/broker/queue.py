@@ -139,7 +139,7 @@ class MessageQueue(MessageStore):
         self.dispatch()
 
     def leave(self, consumer: Consumer) -> None:
-        """Removes a consumer. Its messages stay locked until their locks end."""
+        """Removes a consumer. Its messages stay locked until their locks expire."""
         if consumer in self._waiting_consumers:
             self._waiting_consumers.remove(consumer)
 

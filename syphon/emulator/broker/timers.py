@@ -1,4 +1,4 @@
-"""The timers of a message queue: locks end, scheduled messages become active, messages expire.
+"""The timers of a message queue: locks expire, scheduled messages become active, messages expire.
 
 One clock timer runs for the next of these events.
 """
@@ -14,7 +14,7 @@ from .message import BrokeredMessage
 
 
 class MessageLocks(OrderedDict[bytes, BrokeredMessage]):
-    """Locked messages by their lock tokens, in the order in which the locks end. A new lock is the last one."""
+    """Locked messages by their lock tokens, in the order in which the locks expire. A new lock is the last one."""
 
     def begin(self, token: bytes, message: BrokeredMessage) -> None:
         latest = next(reversed(self.values()), message)

@@ -114,7 +114,7 @@ def test_tables_and_streams_are_read_and_written_on_a_server(queried: Queried) -
 def test_errors_have_their_reason_and_the_code_comes_from_the_client(queried: Queried) -> None:
     missing, bad_row, *_ = queried.found["errors"]
     assert "no-such-entity" in missing
-    assert "'n': 'six' is no int" in bad_row
+    assert "'n': 'six' is not a valid int" in bad_row
     assert re.search(r"/syphon-[0-9a-f]{12}\.zip/syphon/datasource/peek_read\.py", missing)  # on the driver
     assert re.search(r"/syphon-[0-9a-f]{12}\.zip/syphon/datasource/write\.py", bad_row)  # on an executor
 

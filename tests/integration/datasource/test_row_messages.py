@@ -107,7 +107,7 @@ def test_times_of_single_rows_count_in_microseconds() -> None:
     [
         (
             {"properties": [("count", "five")], "property_types": [("count", "int")]},
-            "property 'count': 'five' is no int",
+            "property 'count': 'five' is not a valid int",
         ),
         ({"properties": [("a", "1")], "property_types": [("b", "int")]}, "property_types has 'b'"),
         ({"property_types": [("b", "int")]}, "properties has none"),

@@ -85,7 +85,9 @@ def test_a_bad_row_fails_the_job_and_is_named_with_its_reason(source: SparkSessi
             "map('n', 'int') as property_types",
         )
     )
-    with pytest.raises(Exception, match=r"row 7 of partition 0 \(message_id '6'\): property 'n': 'six' is no int"):
+    with pytest.raises(
+        Exception, match=r"row 7 of partition 0 \(message_id '6'\): property 'n': 'six' is not a valid int"
+    ):
         write(frame, bus, queue)
     write(frame, bus, queue, bad_rows="skip")
     assert set(ids(bus, queue)) == {"0", "1", "2", "3", "4", "5", "7", "8", "9"}

@@ -180,7 +180,7 @@ def test_no_secret_is_in_plans_event_logs_output_or_logs(run: tuple[Path, str, s
     assert "no-such-entity" in output
     assert "did you mean entity?" in output
     assert "entity is a connection string" in output
-    assert "'n': 'six' is no int" in output
+    assert "'n': 'six' is not a valid int" in output
     assert re.search(r"pages: \d\d", output), "Spark's own pages are among the output"
     for text in (output, log, logged):
         assert KEY not in text
@@ -188,7 +188,7 @@ def test_no_secret_is_in_plans_event_logs_output_or_logs(run: tuple[Path, str, s
     kept = [file for place in ("checkpoints", "seen") for file in (folder / place).rglob("*") if file.is_file()]
     assert kept
     assert not [file for file in kept if KEY.encode() in file.read_bytes()]
-    assert "'n': 'six' is no int" in log, "skipped rows are named in the driver's log"
+    assert "'n': 'six' is not a valid int" in log, "skipped rows are named in the driver's log"
 
 
 def test_the_page_names_every_column_and_every_option() -> None:

@@ -205,7 +205,7 @@ def test_a_removal_counts_only_what_the_service_has_confirmed(bench: Bench, is_r
             pass
     result, still_there = removal.result, bench.counts()[1]
     assert (result.left, result.uncertain, still_there) == ((1, 1, 1) if is_refused else (0, 0, 0))
-    assert all(why.startswith("It may still be there, or may be gone: ") for why in result.why_left)
+    assert all(why.startswith("Removal not confirmed; it may still be a dead letter: ") for why in result.why_left)
 
 
 def test_a_removal_without_an_answer_says_that_the_message_may_be_gone(
@@ -217,7 +217,7 @@ def test_a_removal_without_an_answer_says_that_the_message_may_be_gone(
     done = syphon("dead-letters", "export", "-c", bench.config(tmp_path), "--remove", "--yes", file)
     assert (cut.struck, bench.counts(), done.returncode) == (1, (0, 0), 1)
     assert "0 removed from the dead letters, 1 not removed (1 of them unconfirmed" in done.stdout
-    assert "1 not removed: It may still be there, or may be gone: " in done.stdout
+    assert "1 not removed: Removal not confirmed; it may still be a dead letter: " in done.stdout
 
 
 def test_nothing_is_removed_before_the_name_of_the_file_is_on_the_disk(

@@ -99,7 +99,7 @@ def test_a_message_of_the_limit_passes_and_one_byte_more_does_not(  # M7
     assert [(outcome.result, outcome.message_id) for outcome in outcomes] == [(result, "large")]
     if result is Result.DEAD_LETTERED:
         assert outcomes[0].reason.startswith("MessageTooLarge: Destination 'orders': ")
-        assert f"The message has {size} bytes, and 'orders' takes {LIMIT}" in outcomes[0].reason
+        assert f"The message has {size} bytes; 'orders' accepts at most {LIMIT}" in outcomes[0].reason
     arrived = namespaces.emulator.call(
         lambda: [found.bare for found in namespaces.primary.message_queue("orders").peek(0, 9)]
     )

@@ -84,7 +84,7 @@ def test_the_key_is_not_kept() -> None:
             ["has a part (number 4) whose name is not known"],
         ),  # half of a key looks like a name
         (f"{GOOD};x", ["has a part (number 4) that is not Name=Value"]),
-        (f"{GOOD};Endpoint=sb://a.b", ["has a part (number 4) that is there twice"]),
+        (f"{GOOD};Endpoint=sb://a.b", ["has a part (number 4) that occurs twice"]),
         (
             GOOD.replace(";", "; "),
             [

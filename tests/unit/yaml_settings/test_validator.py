@@ -88,7 +88,7 @@ def test_a_repeated_name_is_reported_with_other_mistakes_in_the_same_list() -> N
 def test_a_key_that_is_there_twice_is_a_mistake() -> None:
     assert lines("open: true\nfloor: 10\nopen: false\n") == [
         "shop.yaml:2: floor = 10 is too large; write 9 or less",
-        "shop.yaml:3: open is there twice; keep one of them (the other is on line 1)",
+        "shop.yaml:3: open occurs twice; keep one of them (the other is on line 1)",
     ]
 
 
