@@ -62,17 +62,27 @@ def peek(
     start: int = 1,
     *,
     most: int = PAGE,
+    first: int = FIRST_PAGE,
     answer_within: float = PAGE_WITHIN,
     busy_pause: float = DestinationBusy.retry_after,
 ) -> Iterator[Peeked]:
     """Every message of an entity from a sequence number on, each once, in the service's order, `most` to a page.
+
+    The first page has at most `first`: each message of a page costs a credit, also if the caller needs one only.
 
     Blocks for up to `answer_within` seconds a page; raises if the entity cannot be peeked at. If the namespace is
     throttled, it waits as long as Service Bus asks for (S5), twice for each page, and asks for smaller pages from then
     on: a deep queue has more messages than a Standard namespace returns per second.
     """
     pages = peek_pages(
-        connection, path, start, most=most, answer_within=answer_within, busy_pause=busy_pause, ahead=False
+        connection,
+        path,
+        start,
+        most=most,
+        first=first,
+        answer_within=answer_within,
+        busy_pause=busy_pause,
+        ahead=False,
     )
     with closing(pages):
         for page in pages:
@@ -86,6 +96,7 @@ def peek_pages(
     *,
     stop: int | None = None,
     most: int = PAGE,
+    first: int = FIRST_PAGE,
     answer_within: float = PAGE_WITHIN,
     busy_pause: float = DestinationBusy.retry_after,
     ahead: bool = True,
@@ -95,7 +106,7 @@ def peek_pages(
     With `ahead`, the next page is requested before the caller gets this one: the service makes it while the caller
     works. A caller that stops early has then wasted the peek of one page.
     """
-    peeker = Peeker(connection, path, most=most, answer_within=answer_within)
+    peeker = Peeker(connection, path, most=most, first=first, answer_within=answer_within)
     walk = _Walk()
     try:
         while stop is None or start <= stop:
@@ -178,6 +189,7 @@ class Peeker:
         path: str,
         *,
         most: int = PAGE,
+        first: int = FIRST_PAGE,
         answer_within: float = PAGE_WITHIN,
         node: ManagementLinks | None = None,
     ) -> None:
@@ -188,7 +200,7 @@ class Peeker:
         """Whether a page was requested and not taken yet."""
         self.answer_within = answer_within
         self._most = most
-        self._count = min(most, FIRST_PAGE)
+        self._count = min(most, first, FIRST_PAGE)
         self._start = 1
         self._needed = most
         self._node = node

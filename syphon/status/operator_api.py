@@ -35,7 +35,7 @@ from syphon.config import PairSettings
 from syphon.model import EntityPath, SyphonError
 from syphon.servicebus import connected
 from syphon.time_budget import LIST_READS_FOR, REPLAY_ENDS_WITHIN
-from syphon.transfer import DuplicateGuard, DuplicateWindows, Replay, ReplayResult, route_to_backlog, wall_clock
+from syphon.transfer import DuplicateGuard, DuplicateWindows, Replay, ReplayResult, route_to_backlog
 from syphon.worker import Pause, Pauses
 
 from .history import moment
@@ -301,8 +301,8 @@ class _Replaying:
         wanted = DeadLetterFilter(glob.escape(self._request.reason), glob.escape(self._request.destination or ""))
         search = DeadLetterSearch(select_queues([self._pair], (), ()), wanted)
         with closing(DuplicateWindows.of_backlog(self._pair)) as windows:
-            guard = DuplicateGuard(windows, by_age=True)
-            for selected, numbers in list(_by_queue(search, guard)):  # the search ends before anything changes
+            guard = DuplicateGuard(windows)
+            for selected, numbers in list(_by_queue(search)):  # the search ends before anything changes
                 route = guard.on(route_to_backlog(selected.queue))
                 with connected(selected.pair.secondary, selected.queue) as connection:
                     replay = Replay(selected.queue, numbers, connection, connection, route)
@@ -345,11 +345,7 @@ def _as_listed(pair: str, group: Group) -> DeadLetterGroup:
     )
 
 
-def _by_queue(search: DeadLetterSearch, guard: DuplicateGuard) -> Iterator[tuple[SelectedQueue, set[int]]]:
-    """The sequence numbers of the dead letters that were found, queue by queue. The guard sees each of them."""
+def _by_queue(search: DeadLetterSearch) -> Iterator[tuple[SelectedQueue, set[int]]]:
+    """The sequence numbers of the dead letters that were found, queue by queue."""
     for selected, found in groupby(search, key=lambda item: item[0]):
-        route, numbers = guard.on(route_to_backlog(selected.queue)), set[int]()
-        for _, letter in found:
-            route.preview(letter.payload, wall_clock())
-            numbers.add(letter.sequence_number)
-        yield selected, numbers
+        yield selected, {letter.sequence_number for _, letter in found}

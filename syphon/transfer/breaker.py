@@ -110,10 +110,15 @@ class Breaker:
     def back_off(self, until: float, because: SyphonError, failures: int) -> None:
         """Backs off because another pump found that the destination is unavailable."""
         self.state = BackingOff(until, because)
+        self.failures = self.busy_in_a_row = 0
+        self.count_failures(because, failures)
+
+    def count_failures(self, because: SyphonError, failures: int) -> None:
+        """Counts failures that another pump has met, if they are more than those known here."""
         if isinstance(because, DestinationBusy):
-            self.busy_in_a_row, self.failures = failures, max(0, failures - BUSY_IN_A_ROW)
-        else:
-            self.failures = failures
+            self.busy_in_a_row = max(self.busy_in_a_row, failures)
+            failures -= BUSY_IN_A_ROW
+        self.failures = max(self.failures, failures)
 
     @property
     def is_throttled(self) -> bool:

@@ -44,6 +44,8 @@ FIRST_PLATEAU, FIRST_HOLD, LONGEST_HOLD = 20.0, 60.0, 600.0
 that fails doubles them."""
 BINDING = 5.0
 """Seconds since the limit last held a message back, after which it counts as not binding: then it does not grow."""
+USED = 0.5
+"""The share of the limit from which on what passes may be why other requests are refused."""
 FORGET_AFTER = 900.0
 """Seconds without a busy answer and without need for the limit, after which it is dropped."""
 NO_LIMIT_FROM = 50_000.0
@@ -173,6 +175,11 @@ class Congestion:
     def per_second(self, now: float) -> float:
         """What the service took in the last second, or in the second before it said that it is busy."""
         return self._refused_at_rate if now - self._cut_at < SAME_EPISODE else self._meter.per_second(now)
+
+    def is_used(self, now: float) -> bool:
+        """Whether so much passes that it may explain busy answers to other requests."""
+        limit, found = self.limit(now), self._meter.per_second(now)
+        return found > 0 if limit is None else found >= USED * limit
 
     def is_binding(self, now: float) -> bool:
         """Whether the limit has held messages back within the last seconds."""

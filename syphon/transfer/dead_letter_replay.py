@@ -13,7 +13,6 @@ A dead letter is completed only after its copy was accepted (S2).
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
@@ -22,7 +21,7 @@ from typing import Any, NamedTuple
 
 from syphon.backlog import dead_letter_path, fingerprint, stamps_of
 from syphon.model import DestinationDisabled, DestinationMissing, Faulted, Outcome, Result, SyphonError, Waits
-from syphon.servicebus import Arrival, Connection, Namespace
+from syphon.servicebus import RUNTIME, Arrival, Connection, Namespace, Runtime
 from syphon.time_budget import LOCK_DURATION, REPLAY_PATIENCE, REPLAY_QUIET, REPLAY_RELEASE_WITHIN, SEND_ANSWER_WITHIN
 
 from .batches import MessageTransfer
@@ -31,7 +30,7 @@ from .pump import Pump
 from .pump_options import PERMANENT, PumpOptions
 from .queue_transfer import QueueTransfer
 from .route import Route, route_to_backlog
-from .settlement import Ended, wall_clock
+from .settlement import Ended
 
 WINDOW = 500
 """Messages in flight at a time."""
@@ -116,11 +115,13 @@ class Replay(Pump):
         source: Connection,
         target: Connection,
         route: Route,
-        now: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] | None = None,
         quiet: float = REPLAY_QUIET,
         patience: float = REPLAY_PATIENCE,
         lock: float = LOCK_DURATION,
+        runtime: Runtime = RUNTIME,
     ) -> None:
+        now = now or runtime.now
         secondary = _single_connection(source, now)
         primary = secondary if target is source else _single_connection(target, now)
         options = PumpOptions(
@@ -132,7 +133,9 @@ class Replay(Pump):
             lock=lock,
             permanent=REFUSED_AT_ONCE,
         )
-        super().__init__(secondary, primary, self._record, options, now, route=route)
+        super().__init__(
+            secondary, primary, self._record, options, now, route=route, wait=runtime.wait, wall=runtime.wall
+        )
         self.result = ReplayResult(len(chosen))
         self._replaced_ids = route.replaced_ids
         self.was_stopped = False
@@ -198,7 +201,7 @@ class Replay(Pump):
         return Ended.QUIET if queue.intake.is_quiet(now, self._news_at) else None
 
     def _route_arrivals(self) -> None:
-        wall, letters = wall_clock(), self._letters
+        wall, letters = self._wall(), self._letters
         while (arrival := letters.intake.next_arrival()) is not None:
             stamps = stamps_of(arrival.payload)
             letters.locks.learn(stamps.locked_until, wall)
@@ -302,4 +305,4 @@ def _single_connection(connection: Connection, now: Callable[[], float]) -> Name
             return unused.pop()
         raise Faulted(f"The connection to {connection.host} was lost: {connection.wire.failure}")
 
-    return Namespace(connection.host, connect, now)
+    return Namespace(connection.host, connect, now, begin=lambda open_it, _: open_it())

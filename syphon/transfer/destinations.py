@@ -241,7 +241,7 @@ class Destinations:
         if known.seconds > 0:
             destination.breaker.back_off(now + known.seconds, because, known.failures)
         elif not destination.has_accepted:
-            destination.breaker.failures = max(destination.breaker.failures, known.failures)
+            destination.breaker.count_failures(because, known.failures)
 
     def ping(self, destination: Destination) -> None:
         """Finds out without a message whether a destination is available."""

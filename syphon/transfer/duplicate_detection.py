@@ -13,12 +13,11 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Self
 
 from syphon.amqp import Malformed
 from syphon.backlog import (
-    BrokerStamps,
     Restored,
     Unrestorable,
     UnrestorableReason,
@@ -32,11 +31,6 @@ from syphon.servicebus import Administration, AdministrationUnavailable, adminis
 from syphon.time_budget import DUPLICATE_WINDOW_WITHIN
 
 from .route import Route
-
-MARGIN = 600_000
-"""Milliseconds that a message must be older than the window: 5 minutes for the longest lock, and 5 for the clocks."""
-LONGEST_WINDOW = 7 * 24 * 3_600_000
-"""The longest window that the service allows, in milliseconds."""
 
 
 class DuplicateWindows:
@@ -94,24 +88,14 @@ class DuplicateGuard:
     """What is done about ids that an entity may know."""
 
     windows: DuplicateWindows
-    by_age: bool = False
-    """The messages come from the entity that they go to, a backlog queue: it learned their ids when they came there.
-
-    Otherwise nothing says when the entity may have learned an id.
-    """
     new_ids: bool = False
     """Messages that might be dropped get a new message id."""
     assumes_none: bool = False
     """An entity about which our credentials may not ask detects no duplicates: the operator says so. A question without
     an answer is another matter: the next answer may say that it does."""
-    enqueued_at: dict[tuple[EntityPath, str], int] = field(default_factory=dict)
-    """When each id last came into its entity, as far as was seen. Different messages may have the same id, so all
-    messages are read before the first one is sent."""
 
     def on(self, route: Route) -> Route:
         """The route for one pass over the messages: it sends nothing that might be dropped."""
-        sent: set[tuple[EntityPath, str]] = set()
-        """The ids that were sent where duplicates are, or may be, detected."""
         replaced: dict[str, str] = {}
 
         def restore(payload: bytes, *, enqueued_at: int | None, now: int, ttl: TimeToLive) -> Restored | Unrestorable:
@@ -129,53 +113,21 @@ class DuplicateGuard:
                 return Unrestorable(UnrestorableReason.MALFORMED, text)
             if found is None:
                 return made
-            message_id = str(found)
-            if self._is_forgotten((entity, message_id), window, made.stamps, now):
-                if (entity, message_id) not in sent:
-                    sent.add((entity, message_id))
-                    return made
-                why = _same_id(entity)
-            else:
-                why = _not_known(entity) if window is None else _may_be_known(entity, window, self.by_age)
             if not self.new_ids:
+                why = _not_known(entity) if window is None else _may_be_known(entity, window)
                 return Unrestorable(UnrestorableReason.DUPLICATE_DETECTION, why)
             new = str(uuid.uuid4())
-            replaced[new] = message_id
+            replaced[new] = str(found)
             changed = with_message_id(made.payload, new)
             return made._replace(payload=changed, message_id=new, size=len(changed))
 
         return dataclasses.replace(route, restore=restore, replaced_ids=replaced)
 
-    def _is_forgotten(
-        self, identity: tuple[EntityPath, str], window: int | None, stamps: BrokerStamps, now: int
-    ) -> bool:
-        """Whether the entity has forgotten the id by now; a window that is not known is as long as one can be."""
-        if not self.by_age or not stamps.enqueued_at:
-            return False
-        last = self.enqueued_at[identity] = max(self.enqueued_at.get(identity, 0), stamps.enqueued_at)
-        # The lock ends by the service's clock, at most 5 minutes from now: our own clock may be hours ahead.
-        by_now = min(now, stamps.locked_until or now)
-        return by_now > last + (LONGEST_WINDOW if window is None else window) + MARGIN
 
-
-def _may_be_known(entity: EntityPath, window: int, by_age: bool) -> str:
-    if by_age:
-        known_for = duration((window + MARGIN) / 1000)
-        return (
-            f"'{entity.name}' detects duplicates and may know the message id for {known_for} after the message came "
-            "there: it would accept the message and drop it. Retry after that time, or use --new-ids, "
-            "which gives it a new message id."
-        )
+def _may_be_known(entity: EntityPath, window: int) -> str:
     return (
         f"'{entity.name}' detects duplicates (window {duration(window / 1000)}) and may know the message id: it would "
         "accept the message and drop it. --new-ids gives it a new message id."
-    )
-
-
-def _same_id(entity: EntityPath) -> str:
-    return (
-        f"'{entity.name}' detects duplicates, and a message before this one has the same message id: it would accept "
-        "the message and drop it. --new-ids gives it a new message id."
     )
 
 

@@ -17,7 +17,6 @@ from syphon.servicebus import (
     Namespace,
     RawReceiver,
     Settled,
-    wait_for_traffic,
 )
 from syphon.time_budget import CREDIT_RETURNED_WITHIN, RELEASE_TURN
 
@@ -163,7 +162,7 @@ class Intake:
                 receiver.release(arrival)
         wire, deadline = connection.wire, self._now() + within
         while (receiver.settling or not receiver.is_drained) and wire.failure is None and self._now() < deadline:
-            wait_for_traffic([wire], RELEASE_TURN)
+            connection.wait(RELEASE_TURN)
             connection.read()
             while receiver.arrivals:
                 receiver.release(receiver.arrivals.popleft())

@@ -21,6 +21,11 @@ from syphon.time_budget import SHORTEST_LOCK
 
 ASK_AGAIN = 0.1
 """The share of a lock after which the pump retries a renewal that was refused."""
+RENEW_AT, RENEW_WITH = 0.5, 0.25
+"""The share of a lock after which it is renewed; and after which it is renewed together with an older one: a request
+costs the same however many locks it renews, and a throttled namespace accepts few."""
+REST = 1 / 6
+"""The share of a lock for which it asks for no renewal after a busy answer: 10 s of a minute (S5)."""
 
 OnAnswer = Callable[[Arrival, SyphonError | None], None]
 """Called with the service's answer for each lock: an error, or None."""
@@ -50,6 +55,10 @@ class LockKeeper:
         self._link: RequestLink | None = None
         """The links on which it has asked."""
         self._asked: set[Arrival] = set()
+        self._was_busy = False
+        """The service has answered busy since the last round."""
+        self._not_before = 0.0
+        """When it may ask for a renewal again, after a busy answer."""
 
     def learn(self, locked_until: int, wall: int) -> None:
         """Reads the lock duration from a message that has just arrived: the owner may have set a shorter one (P3).
@@ -74,11 +83,13 @@ class LockKeeper:
         The owner calls it regularly, even with nothing in flight: it also does the work of the request link.
         """
         self._check_link()
-        due = []
-        for arrival in self._in_flight:
-            if now - arrival.locked_at > self.seconds / 2 and self._may_ask(arrival, now):
-                arrival.renewal_asked_at = now
-                due.append(arrival)
+        if self._was_busy:
+            self._was_busy, self._not_before = False, now + self.seconds * REST
+        if now < self._not_before or not self._due(RENEW_AT, now):
+            return
+        due = self._due(RENEW_WITH, now)
+        for arrival in due:
+            arrival.renewal_asked_at = now
 
         def renewed(arrival: Arrival, error: SyphonError | None) -> None:
             # A lock that was not renewed gets older. The pump does not send a message whose lock is too old.
@@ -86,6 +97,11 @@ class LockKeeper:
                 arrival.locked_at = now
 
         self._ask(connection, "renew-lock", {}, due, renewed)
+
+    def _due(self, share: float, now: float) -> list[Arrival]:
+        """The messages for which this share of the lock is over, and whose locks can be renewed now."""
+        least = self.seconds * share
+        return [each for each in self._in_flight if now - each.locked_at > least and self._may_ask(each, now)]
 
     def _may_ask(self, arrival: Arrival, now: float) -> bool:
         """Whether to ask for a renewal now: not again too soon, and not while the message is being settled.
@@ -142,6 +158,7 @@ class LockKeeper:
                         self._ask(connection, operation, body, part, on_answer)
                     return
                 if isinstance(error, DestinationBusy):
+                    self._was_busy = True
                     self._on_busy()
                 for arrival in some:
                     on_answer(arrival, error)

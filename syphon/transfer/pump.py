@@ -302,13 +302,13 @@ class Pump:
             self._check_locks(now)
 
     def _check_locks(self, now: float) -> None:
-        connection = self._sides.secondary.connection()
+        connection, is_receiving_much = self._sides.secondary.connection(), self.source_congestion.is_used(now)
         for queue in self._served.values():
             try:
                 queue.check_locks(connection, now, PUMP_TICK)
             except SyphonError as error:
                 self._fail(queue, error)
-            if queue.take_busy():
+            if queue.take_busy(is_receiving_much):
                 self.source_congestion.busy(now)
         # Messages whose lock has expired, or is about to: they could not be completed after sending.
         for transfer in self.destinations.take_unsent(lambda transfer: transfer.is_late):

@@ -60,10 +60,10 @@ class QueueTransfer:
         self.intake = Intake(source, namespace, options.quiet, now, self._note_busy)
         node = ManagementLinks(source)
         self.deferred = DeferredSource(node, now, movable)
-        self.locks = LockKeeper(node, options.lock, self.unsettled.transfers, self._note_busy)
+        self.locks = LockKeeper(node, options.lock, self.unsettled.transfers, self._note_refused_request)
         self.completions = Completions(source, self.unsettled, self.locks, now)
-        self._was_busy = False
-        """The service of the queue has answered busy since the pump last asked."""
+        self._was_busy = self._was_request_refused = False
+        """The service has answered busy since the pump last asked: to the queue's link, or to a request about locks."""
         self.locked_before = 0.0
         """A message that was last locked before then must not be sent any more."""
         self._namespace = namespace
@@ -127,13 +127,21 @@ class QueueTransfer:
         self.locks.close()
         self.is_served = False
 
-    def take_busy(self) -> bool:
-        """Whether the service of the queue has answered busy since the last call."""
-        was_busy, self._was_busy = self._was_busy, False
+    def take_busy(self, is_receiving_much: bool) -> bool:
+        """Whether what is received has made the service answer busy since the last call.
+
+        A refused request about locks counts only with `is_receiving_much`: otherwise other clients, or requests like
+        it, have used up the credits, and to receive less would help nobody.
+        """
+        was_busy = self._was_busy or (self._was_request_refused and is_receiving_much)
+        self._was_busy = self._was_request_refused = False
         return was_busy
 
     def _note_busy(self) -> None:
         self._was_busy = True
+
+    def _note_refused_request(self) -> None:
+        self._was_request_refused = True
 
     # --- its part of the window ----------------------------------------------------------------------------------
 

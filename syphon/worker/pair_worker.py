@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ from syphon.backlog import plan, provision, queue_names, secondary_administratio
 from syphon.config import PairSettings, PipelineSettings
 from syphon.control import ControlServer, HandOver
 from syphon.model import Faulted, SyphonError, duration
-from syphon.servicebus import Administration, Pair, SideFault, namespace_of
+from syphon.servicebus import RUNTIME, Administration, Pair, Runtime, SideFault, namespace_of
 from syphon.spark import JobResult, Jobs
 from syphon.time_budget import (
     BACKSTOP,
@@ -57,6 +56,17 @@ class PairFault:
     """In the past: the pair is being set up."""
 
 
+def open_pair(settings: PairSettings, queue: str) -> Pair:
+    """Both sides of a pair, for its listener."""
+    return Pair(
+        namespace_of(settings.primary, settings.primary_entity, notices_return=True),
+        namespace_of(settings.secondary, queue, notices_return=True),
+    )
+
+
+OpenPair = Callable[[PairSettings, str], Pair]
+
+
 class PairWorker:
     """Serves one pair."""
 
@@ -71,7 +81,10 @@ class PairWorker:
         stopping: threading.Event,
         makes_queues: bool,
         pauses: Pauses,
+        runtime: Runtime = RUNTIME,
+        open_pair: OpenPair = open_pair,
     ) -> None:
+        """`runtime` and `open_pair` are for a simulation, which has its own (D18)."""
         self.settings = settings
         self.listener: Listener | None = None
         """None until the backlog queues are known to exist, and while the pair is closed after a fault. Only the thread
@@ -82,7 +95,7 @@ class PairWorker:
         """The fault of the pair, until it works again."""
         self.has_worked = False
         """Whether both sides have ever accepted our credentials."""
-        self.backoffs = Backoffs(settings.name, pauses)
+        self.backoffs = Backoffs(settings.name, pauses, runtime.now)
         self.backoffs.renames = settings.destinations.renames
         self._dispatcher: Dispatcher | None = None
         self._failure: BaseException | None = None
@@ -93,10 +106,13 @@ class PairWorker:
         self._stopping = stopping
         self._makes_queues = makes_queues
         self._pauses = pauses
-        self._over = threading.Event()
-        self._hurry = threading.Event()
+        self._runtime = runtime
+        self._now = runtime.now
+        self._open_pair = open_pair
+        self._over = runtime.event()
+        self._hurry = runtime.event()
         self._retry = FIRST_SET_UP_PAUSE
-        self._thread = threading.Thread(target=self._run, name=f"pair {settings.name}", daemon=True)
+        self._thread = runtime.thread(self._run, f"pair {settings.name}")
 
     @property
     def queues(self) -> dict[str, QueueWork]:
@@ -186,10 +202,10 @@ class PairWorker:
             dispatcher.turn()
             if listener.pair.has_been_connected:
                 self.has_worked = True
-                connected_at = connected_at or time.monotonic()
+                connected_at = connected_at or self._now()
             if (cause := listener.pair.side_fault) is not None:
                 return cause
-            if connected_at is not None and time.monotonic() >= connected_at + PROVEN_AFTER:
+            if connected_at is not None and self._now() >= connected_at + PROVEN_AFTER:
                 self._record_recovery()
             dispatcher.news.wait(DISPATCHER_TURN)
         return None
@@ -197,7 +213,7 @@ class PairWorker:
     # --- a fault -------------------------------------------------------------------------------------------------
 
     def _record_fault(self, cause: SideFault) -> None:
-        now, before = time.monotonic(), self.fault
+        now, before = self._now(), self.fault
         self.fault = PairFault(cause, before.since if before else now, self._retry, now + self._retry)
         self._retry = min(2 * self._retry, LONGEST_SET_UP_PAUSE)
         self._hurry.clear()
@@ -205,7 +221,7 @@ class PairWorker:
     def _record_recovery(self) -> None:
         fault, self.fault, self._retry = self.fault, None, FIRST_SET_UP_PAUSE
         if fault is not None:
-            lasted = duration(round(time.monotonic() - fault.since))
+            lasted = duration(round(self._now() - fault.since))
             log.info("%s: the pair has recovered after %s", self.settings.name, lasted)
 
     def _close(self) -> None:
@@ -230,11 +246,11 @@ class PairWorker:
         dispatcher, fault = self._dispatcher, self.fault
         while fault is not None and not self._over.is_set():
             if self._hurry.is_set():
-                fault.next_set_up = min(fault.next_set_up, time.monotonic())
+                fault.next_set_up = min(fault.next_set_up, self._now())
             if dispatcher is not None and dispatcher.is_working:
                 dispatcher.turn()
                 dispatcher.news.wait(DISPATCHER_TURN)
-            elif time.monotonic() >= fault.next_set_up or self._stopping.is_set():
+            elif self._now() >= fault.next_set_up or self._stopping.is_set():
                 return
             else:
                 self._hurry.wait(DISPATCHER_TURN)
@@ -274,15 +290,13 @@ class PairWorker:
         settings = self.settings
         listener = Listener(
             settings.name,
-            Pair(
-                namespace_of(settings.primary, settings.primary_entity, notices_return=True),
-                namespace_of(settings.secondary, queues[0], notices_return=True),
-            ),
+            self._open_pair(settings, queues[0]),
             queues,
             on_message=lambda queue, ring: dispatcher.ring(queue, ring),
             gate=self.backoffs,
             long_poll=self._pipeline.long_poll / 1000,
             is_paused=self._is_paused,
+            runtime=self._runtime,
         )
         dispatcher = Dispatcher(
             settings.name,
@@ -294,8 +308,10 @@ class PairWorker:
             budget=self._budget,
             lease=self._pipeline.lease / 1000,
             is_paused=self._is_paused,
-            background=_in_a_thread,
+            background=self._in_a_thread,
+            now=self._now,
         )
+        dispatcher.news = self._runtime.event()
         self.listener, self._dispatcher = listener, dispatcher
         listener.start()
         log.info("%s: listening on %d backlog queues in %s", settings.name, len(queues), settings.secondary.host)
@@ -303,9 +319,8 @@ class PairWorker:
     def _is_paused(self, queue: str) -> bool:
         return self._pauses.holds_queue(self.settings.name, queue)
 
-
-def _in_a_thread(function: Callable[[], None]) -> None:
-    threading.Thread(target=function, name="spark job", daemon=True).start()
+    def _in_a_thread(self, function: Callable[[], None]) -> None:
+        self._runtime.thread(function, "spark job").start()
 
 
 def provisioned(pair: PairSettings, sleep: Callable[[float], None]) -> Sequence[str]:

@@ -113,7 +113,8 @@ class SlotBudget:
         """The slots of each pair."""
         self._leaving = 0
         """Slots that are ending for pairs without a slot."""
-        self._waiting: set[str] = set()
+        self._waiting: dict[str, None] = {}
+        """Pairs without a slot, the one that has waited longest first."""
         self._lock = threading.Lock()
 
     def take(self, pair: str) -> bool:
@@ -122,7 +123,7 @@ class SlotBudget:
             if not self._is_free_for(pair):
                 return False
             self._taken[pair] += 1
-            self._waiting.discard(pair)
+            self._waiting.pop(pair, None)
             return True
 
     def release(self, pair: str, made_room: bool = False) -> None:
@@ -132,8 +133,9 @@ class SlotBudget:
             self._leaving -= made_room
 
     def _is_free_for(self, pair: str) -> bool:
-        """Whether a slot is free beyond those reserved for waiting pairs."""
-        return self._free > (0 if pair in self._waiting else len(self._waiting))
+        """Whether a slot is free beyond those reserved for pairs that have waited longer."""
+        waiting = list(self._waiting)
+        return self._free > (waiting.index(pair) if pair in self._waiting else len(waiting))
 
     @property
     def _free(self) -> int:
@@ -144,12 +146,12 @@ class SlotBudget:
     def ask(self, pair: str) -> None:
         """Reserves the next free slot for a pair that has messages and no slot."""
         with self._lock:
-            self._waiting.add(pair)
+            self._waiting.setdefault(pair)
 
     def withdraw(self, pair: str) -> None:
         """Drops the reservation of a pair that no longer needs a slot."""
         with self._lock:
-            self._waiting.discard(pair)
+            self._waiting.pop(pair, None)
 
     def makes_room(self, pair: str) -> bool:
         """Whether a slot of this pair must end for a pair that has none; the caller then ends it.

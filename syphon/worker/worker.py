@@ -9,17 +9,16 @@ step has its share of the time (`Ending`).
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Callable, Mapping
 
 from syphon.config import Config
 from syphon.control import FAULTED, STOPPED, ControlServer, Ending, Step
 from syphon.model import Faulted, NotAuthorized, SyphonError, duration
+from syphon.servicebus import RUNTIME, Runtime
 from syphon.spark import Jobs, SparkWatch
 from syphon.time_budget import WORKER_TURN
 
-from .pair_worker import PairFault, PairWorker
+from .pair_worker import OpenPair, PairFault, PairWorker, open_pair
 from .pauses import Pauses
 from .slots import SlotBudget
 
@@ -39,11 +38,17 @@ class Worker:
         pauses: Pauses | None = None,
         ending: Ending | None = None,
         watch: SparkWatch | None = None,
+        runtime: Runtime = RUNTIME,
+        open_pair: OpenPair = open_pair,
     ) -> None:
-        """`ending` and `watch` belong to the engine: it stops after the worker, in the remaining time."""
+        """`ending` and `watch` belong to the engine: it stops after the worker, in the remaining time.
+
+        `runtime` and `open_pair` are for a simulation, which has its own (D18).
+        """
         self._ending = ending or Ending()
         self._watch = watch or SparkWatch(self._ending)
-        self._stopping = threading.Event()
+        self._runtime = runtime
+        self._stopping = runtime.event()
         self._control_server = control_server
         self._reported: dict[str, PairFault] = {}
         """The last fault of each pair that was logged."""
@@ -59,6 +64,8 @@ class Worker:
                 stopping=self._stopping,
                 makes_queues=makes_queues,
                 pauses=pauses,
+                runtime=runtime,
+                open_pair=open_pair,
             )
             for pair in config.pairs
         ]
@@ -135,9 +142,10 @@ class Worker:
         self._control_server.stop_all()
         for pair in self.pairs:
             pair.silence()
+        pause = self._runtime.event()
         while self._ending.left_for(Step.SLOTS) and any(pair.is_working for pair in self.pairs):
             turned()
-            time.sleep(WORKER_TURN / 4)
+            pause.wait(WORKER_TURN / 4)
         for pair in self.pairs:
             if pair.is_working:
                 log.warning("%s: some messages were still in flight; they are redelivered", pair.settings.name)
@@ -146,7 +154,7 @@ class Worker:
 
     def _close_pairs(self) -> None:
         """Closes both sides of all pairs in parallel: many pairs have no more time than one."""
-        threads = [threading.Thread(target=pair.stop, name="close pair", daemon=True) for pair in self.pairs]
+        threads = [self._runtime.thread(pair.stop, "close pair") for pair in self.pairs]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -64,6 +64,9 @@ DISCOVERY = 60.0
 """Seconds in which the limit of a throttled namespace is found."""
 BESIDE_DEAD = 5.0
 """Seconds within which a message arrives beside destinations that accept nothing."""
+FIRST_SET_UP_PAUSE, LONGEST_SET_UP_PAUSE = 30.0, 300.0
+"""Seconds from a fault of a pair until it is set up again. Each further fault doubles the first ones."""
+SLOWEST_CLOCK = 0.98
 PING_ID = "ping"
 
 
@@ -77,7 +80,9 @@ class Story:
 
     message: SimulatedMessage
     copies: list[float] = field(default_factory=list)
-    """When its destination accepted it."""
+    """When its destination accepted it. One that detects duplicates may have dropped it then."""
+    is_stored: bool = False
+    """Whether a destination that detects duplicates has kept a copy, from the syphon or from the sender itself."""
     said: str = ""
     """What its sender was told: sent or refused. Empty while the call lasts, or if no sender is simulated."""
     in_backlog: int = 0
@@ -120,6 +125,8 @@ class Checker:
         self._quiet_from = {message.id: incident.undisturbed_from(message) for message in incident.messages}
         self._never = {name for name, quiet in self._quiet_from.items() if quiet == math.inf}
         """The messages that a fault holds up for ever."""
+        self._set_ups: list[float] = []
+        """When this life of the worker set the pair up."""
         self._settled_at: float | None = None
         self._last_trouble = max((fault.ends_at for fault in incident.faults), default=0.0)
         """The end of the last fault, or the last send that failed: a link may turn out later to be gone."""
@@ -172,6 +179,11 @@ class Checker:
                 self._judge_copy(story, copies[-1], now)
             copies.append(now)
 
+    def stored(self, message_id: str) -> None:
+        """A destination that detects duplicates has kept a message, and not dropped it."""
+        if message_id in self.stories:
+            self.stories[message_id].is_stored = True
+
     def _arrived_by(self, destination: str, lock_ended: float) -> float:
         """When the last send of a message arrives whose lock has ended then."""
         latest = lock_ended + BETWEEN_CHECKS
@@ -214,8 +226,11 @@ class Checker:
 
     def completed(self, message_id: str) -> None:
         story = self.stories[message_id]
+        destination = story.message.destination
         if not story.copies:
-            self.fail(f"lost: {message_id} was completed before {story.message.destination} accepted it")
+            self.fail(f"lost: {message_id} was completed before {destination} accepted it")
+        elif destination in self.incident.detects_duplicates and not story.is_stored:
+            self.fail(f"lost: {message_id} was completed, and {destination} has dropped it")
         story.completed = self._now()
         self._left_backlog(story)
 
@@ -349,6 +364,27 @@ class Checker:
         pauses = (fault for fault in self.incident.faults if fault.kind is Kind.PAUSE and fault.at < self._now())
         return sum(max(0.0, fault.ends_at - max(fault.at, since)) for fault in pauses)
 
+    # --- the supervision of several pairs -------------------------------------------------------------------------
+
+    def worker_started(self) -> None:
+        self._set_ups = []
+
+    def set_up(self) -> None:
+        """The worker sets the pair up, for the first time in its life, or after a fault."""
+        now, count = self._now(), len(self._set_ups)
+        if count and not self.incident.ends_the_pair:
+            self.fail("not isolated: a pair without a fault is set up again")
+        elif count:
+            pause = min(LONGEST_SET_UP_PAUSE, FIRST_SET_UP_PAUSE * 2 ** (count - 1))
+            if now - self._set_ups[-1] < pause * SLOWEST_CLOCK:
+                self.fail(f"set up again after {now - self._set_ups[-1]:.1f} s, and not after {pause:.0f} s")
+        self._set_ups.append(now)
+
+    def worker_faulted(self, why: str) -> None:
+        """The worker has ended because of faults: no pair is left that works (C3)."""
+        if not self.incident.ends_the_pair:
+            self.fail(f"not isolated: the worker ended, and a pair works: {why}")
+
     # --- deadlines ------------------------------------------------------------------------------------------------
 
     def patience(self) -> float:
@@ -361,7 +397,8 @@ class Checker:
             # What comes into a queue that a drain has found empty may have to wait for the next drain.
             return (2 if incident.mode is Mode.DRAIN else 1) * (UNDISTURBED + self._opening_links())
         if incident.mode is not Mode.PUMP:
-            return LONGEST_PAUSE + 3 * incident.lock + 30.0
+            set_up = LONGEST_SET_UP_PAUSE if incident.mode is Mode.PAIRS and incident.ends_the_pair else 0.0
+            return set_up + LONGEST_PAUSE + 3 * incident.lock + 30.0
         longest = max((min(fault.lasts, 60.0) for fault in incident.faults), default=0.0)
         pause = min(LONGEST_PAUSE, 45.0 + 2 * longest)
         if any(fault.how in ("lose-reply", "hang") for fault in incident.faults):
@@ -382,7 +419,8 @@ class Checker:
     def deadline(self, story: Story) -> float:
         rate = self.incident.allowed_rate
         if rate is not None:
-            return DISCOVERY + 60.0 + 4 * len(self.stories) / rate  # `_check_throughput` says when it is late
+            # `_check_throughput` says when it is late
+            return story.message.at + DISCOVERY + 60.0 + 4 * len(self.stories) / rate
         return self._quiet_from[story.message.id] + self._patience
 
     def end_of_run(self) -> float:
@@ -448,7 +486,8 @@ class Checker:
         if rate is None:
             return
         last = max((story.copies[0] for story in stories if story.copies), default=math.inf)
-        if last > (most := DISCOVERY + len(stories) / (LEAST_SHARE * rate)):
+        came = max(story.message.at for story in stories)
+        if last > (most := came + DISCOVERY + len(stories) / (LEAST_SHARE * rate)):
             self.fail(f"slow: {len(stories)} messages at {rate:.0f}/s took {last:.0f} s, and {most:.0f} are enough")
         receives = sum(story.received for story in stories)
         # At the end of a lease a slot gives back what it cannot send within seconds: at least a hundred are in flight.

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from urllib.parse import quote_plus
 
 from syphon.amqp.frames import AMQP_HEADER, Open, frame, read_performative
-from syphon.model import DestinationUnreachable, SyphonError
+from syphon.model import DestinationUnreachable, NamespaceGone, SyphonError
 from syphon.servicebus import Connection, Namespace
 from syphon.servicebus.cbs_tokens import Tokens
 from syphon.servicebus.sdk_sockets import OpenSocket
@@ -81,6 +81,9 @@ class Opening:
 
     def _connect(self) -> None:
         if self.result is not None or self._process.is_dead:
+            return
+        if self._process.network.has_no(self._name):
+            self._finish(NamespaceGone(f"{self._name}: no such host."))
             return
         self._link = self._process.network.connect(self._name)
         if self._link is None:

@@ -28,6 +28,10 @@ class Mode(StrEnum):
     """Drains, one after another, until one has proven that the backlog is empty."""
     SENDER = "sender"
     """Senders with failover, and a worker that brings back what they left in the backlog."""
+    PAIRS = "pairs"
+    """A worker that serves several pairs, supervised by the product's own `Worker`."""
+    REPLAY = "replay"
+    """Replays of dead letters, one after another, to an entity that may detect duplicates."""
 
 
 class Kind(StrEnum):
@@ -67,6 +71,9 @@ class Kind(StrEnum):
     REPORTS_LATE = "reports are late"
     STOPPED = "the worker is stopped and starts again"
     KEY_REFUSED = "the key is refused"
+    GONE = "the namespace is gone"
+    KNOWN_ID = "an id that is known from elsewhere"
+    """Not in the list of faults: the plan of the replays has it (`Elsewhere`)."""
 
 
 EVERYTHING = "*"
@@ -79,9 +86,16 @@ OF_SPARK = (Kind.SLOT_KILLED, Kind.SLOT_LOST, Kind.JOB_GIVEN_UP, Kind.SPARK_FULL
 OF_CONTROL = (Kind.REPORTS_LOST, Kind.ANSWERS_LOST, Kind.REPORTS_LATE)
 OF_THE_WORKER = (*OF_SPARK, *OF_CONTROL, Kind.KEY_REFUSED)
 """Faults that a pump alone does not have."""
-OF_THROTTLED_INCIDENTS = (Kind.FOREIGN, Kind.FRAGMENT)
-"""Faults that have a generator of their own."""
-OF_THE_PUMP = tuple(kind for kind in Kind if kind not in (*OF_THE_WORKER, *OF_THROTTLED_INCIDENTS))
+THAT_END_A_PAIR = (Kind.KEY_REFUSED, Kind.GONE)
+"""A pair with such a fault cannot be used (C3). All others are outages, however long they last."""
+WITH_OWN_GENERATORS = (Kind.FOREIGN, Kind.FRAGMENT, Kind.GONE, Kind.KNOWN_ID)
+OF_THE_PUMP = tuple(kind for kind in Kind if kind not in (*OF_THE_WORKER, *WITH_OWN_GENERATORS))
+PAIRS = ("contoso", "fabrikam", "tailspin")
+"""The names of pairs, and of their primaries. Most incidents have the first one only."""
+
+
+def secondary_of(pair: str) -> str:
+    return f"{pair}-dr"
 
 
 @dataclass(frozen=True)
@@ -132,6 +146,11 @@ class SimulatedFault:
     def concerns(self, destination: str) -> bool:
         return self.entity in (EVERYTHING, destination)
 
+    def is_of(self, pair: str) -> bool:
+        """Whether it concerns a pair: it strikes one of its namespaces, or the worker of all pairs."""
+        is_shared = self.kind in (*OF_THE_PROCESS, *OF_SPARK, *OF_CONTROL)
+        return is_shared or self.side in (pair, secondary_of(pair))
+
     def __str__(self) -> str:
         parts = [f"{self.kind.value}", f"at {self.at:.2f} s", f"for {self.lasts:.2f} s", f"of {self.side}"]
         parts += [part for part in (self.entity if self.entity != EVERYTHING else "", self.operation, self.how) if part]
@@ -149,10 +168,51 @@ class SimulatedMessage:
     session: str | None = None
     queue: int = 0
     """The number of its backlog queue."""
+    pair: str = PAIRS[0]
+    id_of: int | None = None
+    """The number of an earlier message with the same message id, if there is one. Only in the incidents of replays."""
 
     @property
     def id(self) -> str:
         return f"m{self.number:05}"
+
+    @property
+    def message_id(self) -> str:
+        return f"m{self.number if self.id_of is None else self.id_of:05}"
+
+
+class Target(StrEnum):
+    """Where a replay puts dead letters."""
+
+    BACKLOG = "backlog"
+    DESTINATION = "destination"
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """A message that has the id of a dead letter, and comes to the target of the replays without them.
+
+    A consumer takes it at once. What remains is the id, which the target knows for the length of its window.
+    """
+
+    at: float
+    number: int
+    """The number of the message whose id it has."""
+
+
+@dataclass(frozen=True)
+class ReplayPlan:
+    """The replays of an incident. The last one, long after all faults, gives new ids to what would stay."""
+
+    to: Target
+    window: float
+    """Seconds for which the target drops what has an id that it knows; 0: it detects no duplicates."""
+    starts: tuple[float, ...]
+    new_ids: bool
+    may_ask: bool
+    """Whether the credentials have the Manage claim."""
+    assumes_none: bool
+    elsewhere: tuple[Elsewhere, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -182,7 +242,32 @@ class Incident:
     broker_ahead: float = 0.0
     """Seconds that the brokers' clocks are ahead of the process's."""
     detects_duplicates: frozenset[str] = field(default_factory=frozenset)
+    sent_before: frozenset[int] = field(default_factory=frozenset)
+    """Messages that the sender has also sent to their destination: it got no answer, and failed over."""
     partitioned: frozenset[str] = field(default_factory=frozenset)
+    pairs: tuple[str, ...] = PAIRS[:1]
+    """They have equal queues and destinations, and share the slots."""
+    replays: ReplayPlan | None = None
+    """The messages are dead letters, and this is what is done with them."""
+
+    def of_pair(self, pair: str) -> Incident:
+        """What of it concerns one pair, as an incident of the first pair. The faults of other pairs are none of its."""
+        if len(self.pairs) == 1:
+            return self
+        sides = {pair: PAIRS[0], secondary_of(pair): secondary_of(PAIRS[0])}
+        return replace(
+            self,
+            pairs=PAIRS[:1],
+            messages=tuple(message for message in self.messages if message.pair == pair),
+            faults=tuple(
+                replace(fault, side=sides.get(fault.side, fault.side)) for fault in self.faults if fault.is_of(pair)
+            ),
+        )
+
+    @property
+    def ends_the_pair(self) -> bool:
+        """Whether a fault makes the pair unusable."""
+        return any(fault.kind in THAT_END_A_PAIR for fault in self.faults)
 
     @property
     def allowed_rate(self) -> float | None:
@@ -223,10 +308,11 @@ class Incident:
 
     def describe(self) -> list[str]:
         lines = [
-            f"seed {self.seed}: {self.mode.value}, {len(self.messages)} messages in {self.queues} queues "
-            f"for {len(self.destinations)} destinations, slots {self.slots}, task failures {self.task_failures}, "
-            f"lock {self.lock:g} s, window {self.window}, latency {self.latency * 1000:.0f} ms, "
-            f"lease {self.lease}, drift {self.drift:g}, brokers ahead {self.broker_ahead:g} s"
+            f"seed {self.seed}: {self.mode.value}, {len(self.messages)} messages of {' and '.join(self.pairs)} "
+            f"in {self.queues} queues for {len(self.destinations)} destinations, slots {self.slots}, "
+            f"task failures {self.task_failures}, lock {self.lock:g} s, window {self.window}, "
+            f"latency {self.latency * 1000:.0f} ms, lease {self.lease}, drift {self.drift:g}, "
+            f"brokers ahead {self.broker_ahead:g} s"
         ]
         return lines + [f"  {fault}" for fault in self.faults]
 
@@ -276,7 +362,7 @@ LATENCIES = (0.001, 0.005, 0.02, 0.1)
 
 
 def generate(seed: int) -> Incident:
-    """The incident of a seed: of a single pump, or of a whole worker."""
+    """The incident of a seed."""
     rng = random.Random(seed)
     chosen = rng.random()
     if chosen < 0.4:
@@ -285,8 +371,12 @@ def generate(seed: int) -> Incident:
         return _of_a_pump(seed, rng)
     if chosen < 0.92:
         return _of_a_drain(seed, rng)
-    if chosen < 0.98:
+    if chosen < 0.96:
         return _of_senders(seed, rng)
+    if chosen < 0.965:
+        return _of_replays(seed, rng)
+    if chosen < 0.98:
+        return _of_pairs(seed, rng)
     if chosen < 0.99:
         return _throttled(seed, rng)
     return _with_a_fragment_down(seed, rng) if chosen < 0.997 else _with_dead_destinations(seed, rng)
@@ -361,6 +451,118 @@ def _with_dead_destinations(seed: int, rng: random.Random) -> Incident:
     )
 
 
+def _of_pairs(seed: int, rng: random.Random) -> Incident:
+    """Several pairs in one worker. One of them is bad: it cannot be used, or is throttled, or there is an outage.
+
+    The others have messages at all times, so that each moment of the bad one could disturb them.
+    """
+    pairs = PAIRS[: rng.choice((2, 2, 3))]
+    destinations, queues = tuple(f"d{number}" for number in range(rng.choice((1, 2)))), rng.choice((1, 2))
+    span, bad = rng.choice((20.0, 60.0, 200.0)), rng.choice(pairs)
+    messages = tuple(
+        SimulatedMessage(number, rng.choice(destinations), span * rng.random(), queue=rng.randrange(queues), pair=pair)
+        for number, pair in enumerate(rng.choice(pairs) for _ in range(rng.choice((40, 100, 200))))
+    )
+    faults = [_of_a_bad_pair(rng, bad)]
+    if rng.random() < 0.2:  # even all of them: then the worker ends, and is started again
+        faults += [_of_a_bad_pair(rng, pair) for pair in pairs if pair != bad and rng.random() < 0.7]
+    if rng.random() < 0.2:
+        kinds = (Kind.SLOT_KILLED, Kind.CRASH, Kind.STOPPED, Kind.JOB_GIVEN_UP, Kind.REPORTS_LATE, Kind.SPARK_FULL)
+        faults.append(_fault(rng, kinds, destinations, messages))
+    return Incident(
+        seed,
+        destinations,
+        messages,
+        tuple(faults),
+        mode=Mode.PAIRS,
+        queues=queues,
+        slots=rng.choice((1, 2, 3)),
+        lock=60.0,
+        window=rng.choice((20, 400)),
+        latency=rng.choice(LATENCIES[:3]),
+        lease=rng.choice((None, 15.0)),
+        drift=rng.choice((1.0, 1.0, 0.99, 1.01)),
+        pairs=pairs,
+    )
+
+
+def _of_a_bad_pair(rng: random.Random, pair: str) -> SimulatedFault:
+    kind = rng.choice((Kind.KEY_REFUSED, Kind.KEY_REFUSED, Kind.GONE, Kind.THROTTLE, Kind.OUTAGE))
+    side = rng.choice((pair, secondary_of(pair)))
+    if kind is Kind.THROTTLE:
+        return SimulatedFault(kind, 0.0, 10_000.0, pair, number=10)
+    at, lasts = (
+        rng.choice((0.0, 30 * rng.random())),
+        rng.choice((20.0, 60.0, 200.0, float("inf"))) * (0.5 + rng.random()),
+    )
+    return SimulatedFault(kind, at, lasts, side, how=rng.choice(OUTAGES) if kind is Kind.OUTAGE else "")
+
+
+def _of_replays(seed: int, rng: random.Random) -> Incident:
+    """Dead letters that are put back, some of them young, some with the id of another message."""
+    destinations, count = ("d0", "d1")[: rng.choice((1, 2))], rng.choice((5, 20, 60))
+    window, span = rng.choice((0.0, 20.0, 60.0, 600.0)), rng.choice((0.0, 100.0, 1000.0))
+    messages = tuple(
+        SimulatedMessage(
+            number,
+            rng.choice(destinations),
+            span * rng.random(),
+            id_of=rng.randrange(number) if number and rng.random() < 0.1 else None,
+        )
+        for number in range(count)
+    )
+    starts = tuple(sorted(span + rng.choice((1.0, 50.0, 700.0, 1500.0)) * (1 + rng.random()) for _ in range(2)))
+    elsewhere = tuple(
+        Elsewhere(max(0.0, rng.choice(starts) - 1.5 * max(window, 20.0) * rng.random()), rng.randrange(count))
+        for _ in range(rng.choice((0, 1, 5)))
+    )
+    to = rng.choice(tuple(Target))
+    plan = ReplayPlan(
+        to,
+        window,
+        starts,
+        new_ids=rng.random() < 0.5,
+        may_ask=rng.random() < 0.7,
+        assumes_none=not window and rng.random() < 0.5,
+        elsewhere=elsewhere,
+    )
+    side = secondary_of(PAIRS[0]) if to is Target.BACKLOG else PAIRS[0]
+    faults = tuple(_of_a_replay(rng, side, starts) for _ in range(rng.choice((0, 0, 1, 2))))
+    return Incident(
+        seed,
+        destinations,
+        messages,
+        faults,
+        mode=Mode.REPLAY,
+        lock=60.0,
+        latency=rng.choice(LATENCIES[:3]),
+        broker_ahead=rng.choice((0.0, 0.0, 3.0, -3.0)),
+        replays=plan,
+    )
+
+
+def _of_a_replay(rng: random.Random, target: str, starts: tuple[float, ...]) -> SimulatedFault:
+    """A fault while a replay runs."""
+    at, lasts, secondary = rng.choice(starts) + 0.5 * rng.random(), 5 * rng.random(), secondary_of(PAIRS[0])
+    kind = rng.choice((Kind.CUT, Kind.CRASH, Kind.OUTAGE, Kind.BROKER, Kind.BROKER, Kind.BROKER))
+    if kind is not Kind.BROKER:
+        how = rng.choice(OUTAGES) if kind is Kind.OUTAGE else ""
+        return SimulatedFault(kind, at, lasts if how else 0.0, rng.choice((secondary, target)), how=how)
+    side, operation, how = rng.choice(
+        (
+            (target, "send", "drop"),
+            (target, "send", "lose-reply"),
+            (target, "send", "lose-reply-and-drop"),
+            (target, "send", "error com.microsoft:server-busy"),
+            (target, "send", "error com.microsoft:timeout"),
+            (secondary, "settle", "lose-reply"),
+            (secondary, "settle", "lose-reply-and-drop"),
+            (secondary, "receive", "lose-lock"),
+        )
+    )
+    return SimulatedFault(kind, at, lasts, side, EVERYTHING, how, operation, rng.choice((1, 3, 0)))
+
+
 def _of_a_pump(seed: int, rng: random.Random) -> Incident:
     destinations = tuple(f"d{number}" for number in range(rng.choice((1, 2, 3, 5, 8))))
     count = rng.choice((50, 100, 150, 200, 200, 300, 400))
@@ -396,7 +598,8 @@ def _of_a_pump(seed: int, rng: random.Random) -> Incident:
         drift=rng.choice((1.0, 1.0, 0.99, 1.01)),
         # A broker that is ahead promises longer locks than it keeps: the pump's margin allows for a tenth of a lock.
         broker_ahead=rng.choice((0.0, 0.0, 0.1 * lock, -3.0)),
-        detects_duplicates=frozenset(path for path in destinations if rng.random() < 0.1),
+        detects_duplicates=(detects := frozenset(path for path in destinations if rng.random() < 0.1)),
+        sent_before=frozenset(m.number for m in messages if m.destination in detects and rng.random() < 0.2),
     )
 
 
@@ -507,5 +710,7 @@ GENERATORS = {
     Kind.THROTTLE: _throttled,
     Kind.FRAGMENT: _with_a_fragment_down,
     Kind.MISSING: _with_dead_destinations,
+    Kind.GONE: _of_pairs,
+    Kind.KNOWN_ID: _of_replays,
 }
 """The generators of incidents that are about one kind of fault."""

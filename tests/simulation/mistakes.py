@@ -17,14 +17,15 @@ import syphon.servicebus.wire_session
 import syphon.transfer.destination
 import syphon.transfer.doorbell
 import syphon.transfer.pump
+import syphon.worker.pair_worker
 from syphon.control.slot_orders import SlotControl
 from syphon.control.totals import QueueAttempt, Totals
-from syphon.model import Result, SyphonError
+from syphon.model import Faulted, Outcome, Result, SyphonError
 from syphon.sender.entity_state import PrimaryEntity
 from syphon.sender.send_flow import SendFlow
 from syphon.servicebus import LinkState, Namespace, RawSender, Sent
 from syphon.servicebus.frame_socket import FrameSocket
-from syphon.transfer import Congestion, Doorbell, Listener
+from syphon.transfer import Congestion, Doorbell, DuplicateGuard, DuplicateWindows, Listener, Replay
 from syphon.transfer.batches import MessageTransfer
 from syphon.transfer.breaker import Breaker, State
 from syphon.transfer.destination import Destination, SendResults
@@ -35,12 +36,14 @@ from syphon.transfer.locks import LockKeeper
 from syphon.transfer.queue_transfer import QueueTransfer
 from syphon.transfer.settlement import Unsettled
 from syphon.transfer.window import Demand, RateLimiter, SharedWindow
+from syphon.worker import Worker
 from syphon.worker.destination_backoffs import Backoffs
 from syphon.worker.dispatcher import Dispatcher
 from syphon.worker.drain.emptiness import EmptinessCheck, PeekCount
 from syphon.worker.drain.pair_drain import PairDrain
 from syphon.worker.drain.queue_drain import QueueDrain
 from syphon.worker.drain.queue_state import DrainState
+from syphon.worker.pair_worker import PairWorker
 from syphon.worker.slots import SlotBudget
 
 from .incident import Kind, Mode
@@ -536,4 +539,57 @@ def leaves_messages_for_dead_destinations_to_their_locks() -> Iterator[None]:
 @mistake_in(Mode.PUMP, kind=Kind.FRAGMENT)
 def backs_off_from_a_destination_because_of_one_key() -> Iterator[None]:
     with replaced(Destination, "_is_one_key_to_blame", lambda *_: False):
+        yield
+
+
+# --- several pairs ----------------------------------------------------------------------------------------------------
+
+
+@mistake_in(Mode.PAIRS, kind=Kind.GONE)
+def ends_all_pairs_because_of_a_bad_one() -> Iterator[None]:
+    def check_faults(self: Worker) -> Faulted | None:
+        return next((pair.fault.cause.error() for pair in self.pairs if pair.fault is not None), None)
+
+    with replaced(Worker, "_check_faults", check_faults):
+        yield
+
+
+@mistake_in(Mode.PAIRS, kind=Kind.GONE)
+def sets_a_bad_pair_up_again_without_a_pause() -> Iterator[None]:
+    with replaced(syphon.worker.pair_worker, "FIRST_SET_UP_PAUSE", 0.5):
+        yield
+
+
+@mistake_in(Mode.PAIRS, kind=Kind.GONE)
+def never_sets_a_bad_pair_up_again() -> Iterator[None]:
+    with replaced(PairWorker, "_wait_for_set_up", lambda self: self._over.wait()):
+        yield
+
+
+# --- replays of dead letters ------------------------------------------------------------------------------------------
+
+
+@mistake_in(Mode.REPLAY, kind=Kind.KNOWN_ID)
+def sends_what_the_target_may_drop() -> Iterator[None]:
+    with replaced(DuplicateGuard, "_is_forgotten", lambda *_: True):
+        yield
+
+
+@mistake_in(Mode.REPLAY, kind=Kind.KNOWN_ID)
+def takes_no_answer_about_duplicate_detection_for_a_no() -> Iterator[None]:
+    original = DuplicateWindows.of
+
+    with replaced(DuplicateWindows, "of", lambda self, entity: original(self, entity) or 0):
+        yield
+
+
+@mistake_in(Mode.REPLAY, kind=Kind.KNOWN_ID)
+def tells_no_new_id() -> Iterator[None]:
+    original = Replay._record
+
+    def record(self: Replay, outcome: Outcome) -> None:
+        original(self, outcome)
+        self.result.new_ids.clear()
+
+    with replaced(Replay, "_record", record):
         yield

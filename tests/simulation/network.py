@@ -29,6 +29,8 @@ class Conditions:
     splits: float = 0.0
     """The share of writes that arrive in pieces."""
     refuses: bool = False
+    has_no_name: bool = False
+    """The name of the namespace is unknown: no connection can be opened."""
     is_silent: bool = False
     """New connections are accepted, and nothing arrives on them."""
     stalls_up: bool = False
@@ -350,6 +352,10 @@ class Network:
         """Accepts connections to a namespace; `make` makes the emulator's end of each."""
         self.to[name] = conditions
         self._servers[name] = make
+
+    def has_no(self, name: str) -> bool:
+        """Whether no namespace has this name now."""
+        return self.to[name].has_no_name
 
     def connect(self, name: str) -> Link | None:
         """A new connection to a namespace; None if it is refused."""

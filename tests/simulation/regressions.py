@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from .incident import Incident, Kind, Mode, SimulatedFault, SimulatedMessage
+from .incident import PAIRS, Incident, Kind, Mode, SimulatedFault, SimulatedMessage
 
 
 def _messages(count: int, *destinations: str, every: float = 0.0) -> tuple[SimulatedMessage, ...]:
@@ -317,6 +317,54 @@ REGRESSIONS = {
         task_failures=1,
         lock=60.0,
         latency=0.02,
+    ),
+    # Seed 29100577: messages waited for half a lock, and each half second a request renewed a few locks, for ten credits.
+    # The service refused most of them, so that the limit of receives fell to one message per second. Each peek of the
+    # drain asked for 32 messages, which such a namespace never returns at once.
+    "renewals and peeks at a secondary that accepts twenty credits per second": Incident(
+        29100577,
+        ("orders", "billing"),
+        tuple(
+            SimulatedMessage(number, ("orders", "billing")[number * 7 % 3 % 2], 0.0, queue=number * 5 // 3 % 4)
+            for number in range(1200)
+        ),
+        (
+            SimulatedFault(Kind.THROTTLE, 0.0, 10_000.0, "contoso", number=10),
+            SimulatedFault(Kind.THROTTLE, 0.0, 10_000.0, "contoso-dr", number=20),
+            SimulatedFault(Kind.FOREIGN, 0.0, 10_000.0, "contoso", number=5),
+        ),
+        mode=Mode.DRAIN,
+        queues=4,
+        slots=1,
+        lock=60.0,
+        window=4000,
+    ),
+    # Three pairs shared one slot, and whichever of two waiting pairs happened to ask first got it. One waited for two minutes.
+    "three pairs that share one slot": Incident(
+        26,
+        ("orders",),
+        tuple(
+            SimulatedMessage(number, "orders", float(number), pair=PAIRS[number * 7 // 4 % 3]) for number in range(200)
+        ),
+        mode=Mode.PAIRS,
+        slots=1,
+        lock=60.0,
+        pairs=PAIRS,
+    ),
+    # The slot of the bad pair ended after ten seconds each time, with one busy answer, and the next one began to count
+    # anew: its messages were received every twenty seconds.
+    "a pair whose primary is busy for minutes, beside one that needs its slot": Incident(
+        27,
+        ("orders",),
+        (
+            *(SimulatedMessage(number, "orders", 2.0, pair=PAIRS[0]) for number in range(10)),
+            *(SimulatedMessage(number, "orders", number - 10.0, pair=PAIRS[1]) for number in range(10, 310)),
+        ),
+        (SimulatedFault(Kind.OUTAGE, 1.0, 280.0, PAIRS[0], how="busy"),),
+        mode=Mode.PAIRS,
+        slots=1,
+        lock=60.0,
+        pairs=PAIRS[:2],
     ),
     # Seeds 543328 and 585896: once more the checker.
     "a destination that is disabled after it has failed": Incident(

@@ -14,6 +14,7 @@ from typing import Any
 
 from .checker import Violation
 from .incident import GENERATORS, Incident, Kind, Mode, generate
+from .replays import ReplayWorld
 from .shrink import shrink
 from .world import World
 
@@ -90,7 +91,7 @@ def violation_of(incident: Incident, trace: Callable[[str], None] | None = None)
 
 
 def _run(incident: Incident, trace: Callable[[str], None] | None = None) -> tuple[World, str | None]:
-    world = World(incident, trace)
+    world = (World if incident.replays is None else ReplayWorld)(incident, trace)
     try:
         world.run()
     except Violation as violation:
@@ -122,7 +123,7 @@ def run_many(
             world, violation = _run(incident)
             summary.runs += 1
             summary.messages += len(incident.messages)
-            summary.copies += sum(len(story.copies) for story in world.checker.stories.values())
+            summary.copies += sum(len(story.copies) for story in world.stories())
             summary.virtual_seconds += world.time.now
             summary.modes[incident.mode.value] += 1
             summary.faults.update(fault.kind.value for fault in incident.faults)

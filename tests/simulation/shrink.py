@@ -53,6 +53,7 @@ def _smaller(incident: Incident) -> Iterator[Incident]:
         "linger": 0.0,
         "max_links": 200,
         "detects_duplicates": frozenset[str](),
+        "sent_before": frozenset[int](),
     }
     for name, value in plain.items():
         if getattr(incident, name) != value:

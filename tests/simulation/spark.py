@@ -20,7 +20,7 @@ from syphon.transfer import DestinationBackoff, Pump, PumpOptions
 
 from .connections import simulated_namespace
 from .control import SimulatedControl, SimulatedControlClient
-from .incident import Kind, SimulatedFault
+from .incident import PAIRS, Kind, SimulatedFault, secondary_of
 from .pump_runner import holds, next_look
 from .threads import SimulatedEvent, SimulatedProcess
 
@@ -29,11 +29,19 @@ if TYPE_CHECKING:
 
 START = 0.3
 """Seconds until a task runs that has a place."""
-PAIR = PairSettings(
-    name="contoso",
-    primary=SideSettings(namespace="contoso.servicebus.windows.net"),
-    secondary=SideSettings(namespace="contoso-dr.servicebus.windows.net"),
-)
+
+
+def pair_settings(pair: str, queues: int = 10) -> PairSettings:
+    """The settings of a pair with this name."""
+    return PairSettings(
+        name=pair,
+        primary=SideSettings(namespace=f"{pair}.servicebus.windows.net"),
+        secondary=SideSettings(namespace=f"{secondary_of(pair)}.servicebus.windows.net"),
+        backlog_queue_count=queues,
+    )
+
+
+PAIR = pair_settings(PAIRS[0])
 NOWHERE = ControlAddress("", 0, "")
 
 
@@ -58,17 +66,19 @@ class TaskAttempt:
     def _run(self) -> None:
         process, world = self.process, self._world
         client = SimulatedControlClient(process, self._spark.control, world.control)
-        namespaces = Pair(simulated_namespace(process, "contoso"), simulated_namespace(process, "contoso-dr"))
+        pair = self._arguments[0].pair.name
+        checker = world.checkers[pair]
+        namespaces = Pair(simulated_namespace(process, pair), simulated_namespace(process, secondary_of(pair)))
         slot = Slot(*self._arguments, namespaces=namespaces, control=client, runtime=process.runtime)
         pump = self._pump = slot._pump
         process.runtime.next_look = next_look(pump)
         try:
             for _ in slot.turns():
-                world.checker.turned(pump, len(slot._outcomes))
-                world.checker.reported(slot, process.clock.now() - client.heard_at)
+                checker.turned(pump, len(slot._outcomes))
+                checker.reported(slot, process.clock.now() - client.heard_at)
         except DriverUnreachable as error:
             self.fail(str(error))
-        world.checker.check_pair(namespaces)
+        checker.check_pair(namespaces)
         world.note("slot ended", f"{self._spark.number_of(self._arguments[0].job)} {pump.counters}")
         self.outcomes = slot._outcomes
         self.ended.set()
@@ -113,12 +123,13 @@ class SimulatedSpark:
         options: list[PumpOptions],
         backing_off: tuple[DestinationBackoff, ...],
         job: str,
+        pair: PairSettings = PAIR,
     ) -> JobResult:
         """Runs a job until all its slots have ended, as `Jobs.run` does."""
         self._running += 1
         self.world.checker.jobs_running(self._running)
         self.control.open_job(job, queues)
-        assignments = [SlotAssignment(PAIR, queues, job, each, NOWHERE, None, backing_off) for each in options]
+        assignments = [SlotAssignment(pair, queues, job, each, NOWHERE, None, backing_off) for each in options]
         errors: list[str] = []
         if len(assignments) == 1:
             self._run_task(assignments[0], 0, errors)
@@ -135,7 +146,7 @@ class SimulatedSpark:
         self._running -= 1
         result = JobResult(reports, errors[0] if errors else "")
         self.world.note("job ended", f"{self.number_of(job)} {result.error} {result.counters}")
-        self.world.checker.job_ended(result)
+        self.world.checkers[pair.name].job_ended(result)
         return result
 
     def _run_task(self, assignment: SlotAssignment, number: int, errors: list[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from syphon.control.protocol import HandOver
 from syphon.servicebus import Pair
@@ -33,9 +33,11 @@ STOPPING = 25.0
 class SimulatedWorker:
     """One life of a worker, put together as `PairWorker` does it."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, ended: Callable[[SimulatedWorker, object], None]) -> None:
+        """`ended` is called with the worker and the reason of its end."""
         incident = world.incident
         self._world = world
+        self._ended = ended
         self.process = driver = SimulatedProcess(world.time, world.network, world.clock)
         self.control = SimulatedControl(world.time, world.clock)
         self.spark = SimulatedSpark(world, driver, self.control)
@@ -91,7 +93,7 @@ class SimulatedWorker:
         checker.check_totals(control)
         self.listener.stop()
         checker.check_pair(self.pair)
-        self._world.worker_ended(self)
+        self._ended(self, self.pair.fault)
 
     def _run_job(
         self, job: str, queues: tuple[HandOver, ...], backing_off: tuple[DestinationBackoff, ...]
@@ -105,6 +107,9 @@ class SimulatedWorker:
     def _in_the_background(self, run: Callable[[], None]) -> None:
         self.process.spawn(run, "spark job")
 
+    def stop(self) -> None:
+        self.is_stopping = True
+
     def crash(self, silently: bool, with_slots: bool) -> None:
         """The driver dies. Its slots die with it, or go on until they notice that it does not answer."""
         self.control.is_gone = True
@@ -113,24 +118,40 @@ class SimulatedWorker:
             self.spark.kill_all(silently)
 
 
+class WorkerLife(Protocol):
+    """One life of a worker, from its start to its end or crash."""
+
+    process: SimulatedProcess
+    control: SimulatedControl
+    spark: SimulatedSpark
+
+    def stop(self) -> None:
+        """Tells it to end, as a signal does."""
+
+    def crash(self, silently: bool, with_slots: bool) -> None: ...
+
+
 class WorkerRunner:
     """Runs a worker, and starts it again when it has ended."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._worker: SimulatedWorker | None = None
-        self._lives: list[SimulatedWorker] = []
+        self._worker: WorkerLife | None = None
+        self._lives: list[WorkerLife] = []
 
     def start(self) -> None:
         self._world.time.call_at(0.0, self._start)
 
     def _start(self) -> None:
         self._world.note("worker started", "")
-        self._worker = SimulatedWorker(self._world)
+        self._worker = self._new_life()
         self._lives.append(self._worker)
 
-    def ended(self, worker: SimulatedWorker) -> None:
-        self._world.note("worker ended", worker.pair.fault or "")
+    def _new_life(self) -> WorkerLife:
+        return SimulatedWorker(self._world, self.ended)
+
+    def ended(self, worker: WorkerLife, reason: object) -> None:
+        self._world.note("worker ended", reason or "")
         if worker is self._worker:
             self._worker = None
             self._world.time.call_later(0.0, worker.crash, False, True)
@@ -159,7 +180,7 @@ class WorkerRunner:
         if worker is None:
             return
         if not strike_spark(worker.spark, fault):
-            worker.is_stopping = True
+            worker.stop()
 
     def end(self) -> None:
         if self._worker is not None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from syphon.amqp import Properties, data_section, properties_bytes
 from syphon.backlog import to_backlog
@@ -30,18 +31,33 @@ from syphon.emulator.broker import (
 )
 from syphon.emulator.broker.message import StoredState
 
-from .checker import Checker, Violation
+from .checker import Checker, Story, Violation
 from .connections import KEY, KEY_NAME
 from .control import LATENCY, ControlConditions
 from .drain_runner import DrainRunner
-from .incident import EVERYTHING, HELD_UP, OF_CONTROL, OF_SPARK, Incident, Kind, Mode, SimulatedFault, SimulatedMessage
+from .incident import (
+    EVERYTHING,
+    HELD_UP,
+    OF_CONTROL,
+    OF_SPARK,
+    PAIRS,
+    Incident,
+    Kind,
+    Mode,
+    SimulatedFault,
+    SimulatedMessage,
+    secondary_of,
+)
 from .network import Conditions, Network
+from .pairs_runner import PairsRunner, backlog_queues
 from .pump_runner import PumpRunner
 from .scheduler import BrokerClock, ProcessClock, VirtualTime
 from .sender_runner import SenderRunner
-from .worker_runner import SimulatedWorker, WorkerRunner
+from .worker_runner import WorkerRunner
 
-PRIMARY, SECONDARY = "contoso", "contoso-dr"
+PRIMARY, SECONDARY = PAIRS[0], secondary_of(PAIRS[0])
+BEFORE = 10.0
+"""Seconds from a direct send without an answer to the send to the backlog."""
 
 
 class Runner(Protocol):
@@ -65,14 +81,15 @@ RUNNERS: dict[Mode, Callable[[World], Runner]] = {
     Mode.WORKER: WorkerRunner,
     Mode.DRAIN: DrainRunner,
     Mode.SENDER: SenderRunner,
+    Mode.PAIRS: PairsRunner,
 }
 
 
 class Site:
     """One namespace: the emulator's broker and AMQP front, reached over the simulated network."""
 
-    def __init__(self, name: str, world: World) -> None:
-        self._world = world
+    def __init__(self, name: str, world: World, checker: Checker) -> None:
+        self._checker = checker
         self.clock = BrokerClock(world.time, world.incident.broker_ahead)
         policy = Policy(KEY_NAME, KEY, frozenset((Claim.MANAGE,)))
         identity = NamespaceIdentity(name, name, Tier.STANDARD, (policy,), False)
@@ -92,7 +109,7 @@ class Site:
     def _gone(self, connection: AmqpConnection) -> None:
         del self.connections[connection]
         if not connection._peer_closed:
-            self._world.checker.failure()
+            self._checker.failure()
 
     def _on_outage(self, outage: Outage | None) -> None:
         self.network.refuses = outage is Outage.REFUSE
@@ -106,60 +123,86 @@ class Site:
 class World:
     """Runs one incident."""
 
+    checker_kind: ClassVar[type[Checker]] = Checker
+
     def __init__(self, incident: Incident, trace: Callable[[str], None] | None = None) -> None:
         self.incident = incident
         self.time = VirtualTime()
         self.rng = random.Random(incident.seed ^ 0x5EED)
         self.network = Network(self.time, self.rng)
-        self.checker = Checker(incident, self.time.time)
+        self.checkers = {pair: self.checker_kind(incident.of_pair(pair), self.time.time) for pair in incident.pairs}
+        self.checker = self.checkers[PRIMARY]
+        """The one of the first pair: most incidents have no other."""
         self.trace = trace
         self.queues = tuple(f"contoso/backlog-{number}" for number in range(incident.queues))
+        """The backlog queues of the first pair."""
         self.clock = ProcessClock(self.time, incident.drift)
         self.control = ControlConditions()
-        self.runner: Runner = RUNNERS[incident.mode](self)
-        self._put_into: dict[str, list[SimulatedMessage]] = {path: [] for path in self.queues}
+        self.runner = self._make_runner()
+        self._put_into: dict[str, list[SimulatedMessage]] = defaultdict(list)
+
+    def _make_runner(self) -> Runner:
+        return RUNNERS[self.incident.mode](self)
 
     def run(self) -> None:
         """Runs the incident to its end. Raises `Violation` if a promise is broken."""
         with self.time.as_event_loop(), parsed_once():
-            self.sites = {name: Site(name, self) for name in (PRIMARY, SECONDARY)}
-            self._create_entities()
+            self.sites = {
+                name: Site(name, self, checker)
+                for pair, checker in self.checkers.items()
+                for name in (pair, secondary_of(pair))
+            }
+            self.backlog: dict[str, Any] = {}
+            for pair in self.incident.pairs:
+                self._create_entities(pair)
             for fault in self.incident.faults:
                 self.time.call_at(fault.at, self._begin, fault)
             arrivals: dict[float, list[SimulatedMessage]] = {}
             for message in self.incident.messages:
                 arrivals.setdefault(message.at, []).append(message)
+                if message.number in self.incident.sent_before:
+                    self.time.call_at(max(0.0, message.at - BEFORE), self._send_before, message)
             if self.incident.mode is not Mode.SENDER:
                 for at, messages in arrivals.items():
                     self.time.call_at(at, self._put, messages)
             self.runner.start()
             try:
-                self.time.run(self.checker.end_of_run(), self.checker.is_over)
+                end = max(checker.end_of_run() for checker in self.checkers.values())
+                self.time.run(end, self.checker.is_over if len(self.checkers) == 1 else self._is_over)
             finally:
                 self.runner.end()
-            self.checker.check_end()
+            for checker in self.checkers.values():
+                checker.check_end()
+
+    def _is_over(self) -> bool:
+        checkers = self.checkers.values()
+        return all(checker.is_over() for checker in checkers) or any(checker.violation for checker in checkers)
+
+    def stories(self) -> list[Story]:
+        """What happened to each message, of all pairs."""
+        return [story for checker in self.checkers.values() for story in checker.stories.values()]
+
+    def queues_of(self, pair: str) -> tuple[str, ...]:
+        """The backlog queues of a pair."""
+        return backlog_queues(pair, self.incident.queues) if self.incident.mode is Mode.PAIRS else self.queues
 
     # --- the brokers ---------------------------------------------------------------------------------------------
 
-    def _create_entities(self) -> None:
+    def _create_entities(self, pair: str) -> None:
         lock = round(self.incident.lock * 1000)
-        self.backlog = [
-            self._create(
-                SECONDARY,
+        for path in self.queues_of(pair):
+            entity = self.backlog[path] = self._create(
+                secondary_of(pair),
                 QueueDescription(path, lock, max_delivery_count=2**31 - 1, dead_lettering_on_message_expiration=True),
             )
-            for path in self.queues
-        ]
-        for entity in self.backlog:
-            self._watch(entity.main)
+            self._watch(entity.main, self.checkers[pair])
             if self.incident.mode is Mode.SENDER:
                 self._watch_senders(entity)
         for path in self.incident.destinations:
-            self._create_destination(path)
+            self._create_destination(path, pair)
 
-    def _watch(self, queue: Any) -> None:
+    def _watch(self, queue: Any, checker: Checker) -> None:
         """Tells the checker what happens to the messages of a backlog queue."""
-        checker = self.checker
         complete, lock_message, dead_letter = queue.complete, queue._lock, queue._dead_letter
 
         def completed(token: bytes) -> None:
@@ -210,7 +253,7 @@ class World:
         """The backlog queues that have messages which can be received now, also by their numbers."""
         return [
             path
-            for path, entity in zip(self.queues, self.backlog, strict=True)
+            for path, entity in self.backlog.items()
             if entity.main._ready or entity.main.count(StoredState.DEFERRED)
         ]
 
@@ -219,15 +262,15 @@ class World:
         broker.add_entity(description)
         return broker.entity(description.name)
 
-    def _create_destination(self, path: str) -> None:
+    def _create_destination(self, path: str, pair: str = PRIMARY) -> None:
         incident = self.incident
         description = QueueDescription(
             path,
             requires_duplicate_detection=path in incident.detects_duplicates,
             enable_partitioning=path in incident.partitioned,
         )
-        entity = self._create(PRIMARY, description)
-        submit, checker = entity.submit, self.checker
+        entity = self._create(pair, description)
+        submit, checker = entity.submit, self.checkers[pair]
 
         def submitted(messages: list[BrokeredMessage]) -> None:
             submit(messages)
@@ -237,22 +280,43 @@ class World:
             checker.accepted(path, messages)
 
         entity.submit = submitted
+        if path in incident.detects_duplicates:
+            self._watch_duplicates(entity, checker)
+
+    def _watch_duplicates(self, entity: Any, checker: Checker) -> None:
+        """Tells the checker which messages an entity with duplicate detection does not drop."""
+        admit = entity.admission.admit
+
+        def admitted(description: Any, messages: list[BrokeredMessage]) -> list[BrokeredMessage]:
+            kept: list[BrokeredMessage] = admit(description, messages)
+            for message in kept:
+                checker.stored(str(message.message_id))
+            return kept
+
+        entity.admission.admit = admitted
+
+    def _send_before(self, message: SimulatedMessage) -> None:
+        """Its sender sends it to the destination, past the checker. It hears no answer, and sends it to the backlog."""
+        entity = self.sites[PRIMARY].broker._queues.get(message.destination)
+        if entity is not None:
+            with suppress(Refusal):
+                entity.check([sent := _plain(message)])
+                entity.accept([sent])
 
     def _put(self, messages: list[SimulatedMessage]) -> None:
-        for number, entity in enumerate(self.backlog):
-            ours = [message for message in messages if message.queue == number]
-            if ours:
-                self._put_into[self.queues[number]] += ours
-                entity.submit([_parsed(m.number, m.destination, m.size, m.session).copy() for m in ours])
+        for pair in self.incident.pairs:
+            for number, path in enumerate(self.queues_of(pair)):
+                ours = [message for message in messages if message.queue == number and message.pair == pair]
+                if ours:
+                    self._put_into[path] += ours
+                    self.backlog[path].submit(
+                        [_parsed(m.number, m.destination, m.size, m.session).copy() for m in ours]
+                    )
 
     def messages_in(self, queue: str) -> set[str]:
         """The messages in a backlog queue that are neither completed nor dead-lettered."""
         put = {message.id for message in self._put_into[queue]}
         return {name for name in put if not self.checker.stories[name].has_ended}
-
-    def worker_ended(self, worker: SimulatedWorker) -> None:
-        assert isinstance(self.runner, WorkerRunner)  # only a worker runner has workers
-        self.runner.ended(worker)
 
     # --- the faults ----------------------------------------------------------------------------------------------
 
@@ -309,6 +373,10 @@ class World:
             return self._disturb_control(kind)
         if kind is Kind.KEY_REFUSED:
             return self._refuse_key(site)
+        if kind is Kind.GONE:
+            conditions.has_no_name = True
+            self.network.cut_all(site.name)
+            return partial(setattr, conditions, "has_no_name", False)
         return self._start_in_broker(fault, site)
 
     def _end_stall(self, site: Site) -> None:
@@ -411,6 +479,11 @@ def _parsed(number: int, destination: str, size: int, session: str | None) -> Br
     message = SimulatedMessage(number, destination, 0.0)
     properties = properties_bytes(Properties(message_id=message.id, group_id=session))
     return _read_message(to_backlog(properties + data_section(b"x" * size), destination))
+
+
+def _plain(message: SimulatedMessage) -> BrokeredMessage:
+    properties = properties_bytes(Properties(message_id=message.id, group_id=message.session))
+    return _read_message(properties + data_section(b"x" * message.size))
 
 
 _read_message = BrokeredMessage.parse

@@ -130,7 +130,7 @@ def import_letters(
     set_up_logging(LogLevel.ERROR, config.log.format)
     chosen = _places(config, file, lines, pair_name, queue)
     edit = the_edit(list(chosen.values()), edits, unset, path)
-    routes = Routes(target, edit, ttl, is_replay=False, new_ids=new_ids, assumes_none=assumes_none)
+    routes = Routes(target, edit, ttl, new_ids=new_ids, assumes_none=assumes_none)
     job = _Import(file, chosen, target, routes)
     with closing(routes):
         job.preview()

@@ -148,16 +148,10 @@ def the_edit(
 
 
 class Routes:
-    """The routes of messages to their target, guarded against silent drops by duplicate detection.
+    """The routes of messages to their target, guarded against silent drops by duplicate detection."""
 
-    `is_replay`: the messages are in their own queues, not in a file.
-    """
-
-    def __init__(
-        self, target: str, edit: LetterEdit, ttl: str | None, *, is_replay: bool, new_ids: bool, assumes_none: bool
-    ) -> None:
+    def __init__(self, target: str, edit: LetterEdit, ttl: str | None, *, new_ids: bool, assumes_none: bool) -> None:
         self._target, self._edit, self._ttl = target, edit, ttl
-        self._by_age = is_replay and target == "backlog"
         self._new_ids, self._assumes_none = new_ids, assumes_none
         self._guards: dict[str, DuplicateGuard] = {}
         """By the name of the pair."""
@@ -190,7 +184,7 @@ class Routes:
         if pair.name not in self._guards:
             is_backlog = self._target == "backlog"
             make = DuplicateWindows.of_backlog if is_backlog else DuplicateWindows.of_destinations
-            self._guards[pair.name] = DuplicateGuard(make(pair), self._by_age, self._new_ids, self._assumes_none)
+            self._guards[pair.name] = DuplicateGuard(make(pair), self._new_ids, self._assumes_none)
         return self._guards[pair.name]
 
     def _plain(self, selected: SelectedQueue) -> Route:

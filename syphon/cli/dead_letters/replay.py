@@ -85,7 +85,7 @@ def replay(
     set_up_logging(LogLevel.ERROR, config.log.format)  # the summary says which messages were skipped, and why
     chosen = selected_queues(config, pairs, queues)
     edit = the_edit(chosen, edits, unset, path)
-    routes = Routes(target, edit, ttl, is_replay=True, new_ids=new_ids, assumes_none=assumes_none)
+    routes = Routes(target, edit, ttl, new_ids=new_ids, assumes_none=assumes_none)
     plan = _Plan(target, edit, routes)
     search = DeadLetterSearch(chosen, wanted(**filters), limit)
     with closing(routes):

@@ -57,7 +57,7 @@ class EmptinessCheck:
                 self._held.close()
                 self._connection = self._held.enter_context(self._connect(self._settings, queue))
             wanted = others = deferred = 0
-            for message in peek(self._connection, queue):
+            for message in peek(self._connection, queue, first=at_most):
                 if message.state not in IN_THE_BACKLOG:
                     continue
                 if wants(message):

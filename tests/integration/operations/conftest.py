@@ -27,6 +27,7 @@ from syphon.cli import main
 from syphon.config import DestinationSettings, PairSettings, SideSettings
 from syphon.emulator import BackgroundEmulator, Claim, EmulatorSettings, PolicySettings, QueueDescription
 from syphon.emulator import NamespaceSettings as Local
+from syphon.emulator.broker import Tier
 from syphon.emulator.broker.message import BrokeredMessage
 from syphon.emulator.broker.namespace import BrokerNamespace as Namespace
 from syphon.emulator.broker.refusals import Refusal
@@ -253,13 +254,15 @@ class _Undertaker:
 
 
 @contextmanager
-def running(clock: Any = None) -> Iterator[Bench]:
+def running(clock: Any = None, tier: Tier = Tier.STANDARD) -> Iterator[Bench]:
+    """`tier` is the primary's."""
     claims = frozenset({Claim.SEND, Claim.LISTEN})
     policies = [
         PolicySettings(name="owner", key=SecretStr(KEY)),
         PolicySettings(name="worker", key=SecretStr(KEY), claims=claims),
     ]
-    namespaces = [Local(name=name, policies=policies) for name in ("contoso", "contoso-dr")]
+    tiers = {"contoso": tier, "contoso-dr": Tier.STANDARD}
+    namespaces = [Local(name=name, policies=policies, tier=tier) for name, tier in tiers.items()]
     with BackgroundEmulator(EmulatorSettings(namespaces=namespaces), clock=clock) as emulator:
         bench = Bench(emulator)
         for queue in (FIRST, SECOND):

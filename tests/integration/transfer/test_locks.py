@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from threading import Thread
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from syphon.amqp import Map
 from syphon.emulator import Action, Fault, Operation, QueueDescription
 from syphon.model.outcomes import Result
 from syphon.servicebus import Arrival, ManagementLinks
@@ -133,25 +135,76 @@ def test_what_was_completed_since_a_renewal_was_asked_for_is_left_out_when_it_is
     assert (sorted(locked.values()), asked) == ([8], 1)
 
 
+class ManagementNode:
+    """The requests for locks that a keeper makes: how many locks each is for."""
+
+    def __init__(self, locks: LockKeeper) -> None:
+        self.error = None
+        self.asked: list[int] = []
+        self._answers: list[Callable[[SimpleNamespace], None]] = []
+        locks._link = self  # type: ignore[assignment]
+
+    def work(self) -> None: ...
+
+    def ask(self, _: object, body: Map, answered: Callable[[SimpleNamespace], None]) -> None:
+        self.asked.append(len(cast(Any, body.get("lock-tokens")).items))
+        self._answers.append(answered)
+
+    def answer(self, status: int = 200, condition: str = "") -> None:
+        """Answers the oldest request that has no answer."""
+        self._answers.pop(0)(SimpleNamespace(status=status, condition=condition, description=""))
+
+
+def received(at: list[float], completing: set[Arrival] | None = None) -> list[Arrival]:
+    """Messages that were received at these times."""
+    receiver = SimpleNamespace(settling_since=lambda arrival: 1.0 if arrival in (completing or ()) else None)
+    return [Arrival(receiver, number, bytes(16), b"", when, when) for number, when in enumerate(at)]
+
+
+def keep(locks: LockKeeper, now: float) -> None:
+    locks.keep(SimpleNamespace(), now)  # type: ignore[arg-type]
+
+
 def test_what_is_being_completed_is_left_out_when_a_refused_renewal_is_asked_for_again() -> None:  # S6
     """On a slow network each new request would have another such message in it, until all locks have ended."""
     completing: set[Arrival] = set()
-    receiver = SimpleNamespace(settling_since=lambda arrival: 1.0 if arrival in completing else None)
-    arrivals = [Arrival(receiver, number, bytes(16), b"", 0.0, 0.0) for number in range(8)]
-    requests: list[tuple[int, Callable[[SimpleNamespace], None]]] = []
-    management = SimpleNamespace(
-        error=None,
-        work=lambda: None,
-        ask=lambda _, body, answered: requests.append((len(body.get("lock-tokens").items), answered)),
-    )
+    arrivals = received([0.0] * 8, completing)
     locks = LockKeeper(ManagementLinks("backlog"), 5.0, arrivals)
-    locks._link = management  # type: ignore[assignment]
-    locks.keep(SimpleNamespace(), 2.6)  # type: ignore[arg-type]
+    node = ManagementNode(locks)
+    keep(locks, 2.6)
     completing.update(arrivals[:3])
-    ((count, answered),) = requests
-    answered(SimpleNamespace(status=410, condition="com.microsoft:message-lock-lost", description="lost"))
-    assert count == 8
-    assert [count for count, _ in requests[1:]] == [5]
+    node.answer(410, "com.microsoft:message-lock-lost")
+    assert node.asked == [8, 5]
+
+
+def test_locks_are_renewed_together() -> None:  # S6
+    """A message comes each second. A request each second would use up the credits of a throttled namespace."""
+    arrivals = received([float(number) for number in range(120)])
+    in_flight: list[Arrival] = []
+    locks = LockKeeper(ManagementLinks("backlog"), 60.0, in_flight)
+    node = ManagementNode(locks)
+    for now in range(120):
+        in_flight.append(arrivals[now])
+        keep(locks, float(now))
+        while len(node._answers):
+            node.answer()
+    assert all(119 - arrival.locked_at <= 31 for arrival in arrivals)
+    assert len(node.asked) <= 7
+
+
+def test_after_a_busy_answer_no_renewal_is_asked_for_within_ten_seconds() -> None:  # S5, S6
+    arrivals = received([0.0, 3.0, 6.0])
+    locks = LockKeeper(ManagementLinks("backlog"), 60.0, arrivals)
+    node = ManagementNode(locks)
+    keep(locks, 31.0)
+    node.answer(503, "com.microsoft:server-busy")
+    asked_at = []
+    for tenth in range(310, 500):
+        before = len(node.asked)
+        keep(locks, tenth / 10)
+        asked_at += [tenth / 10] * (len(node.asked) - before)
+    assert asked_at == [pytest.approx(41.0, abs=0.2)]
+    assert node.asked == [3, 3]
 
 
 @pytest.mark.parametrize("first_window", [3, 200])

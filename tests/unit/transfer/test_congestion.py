@@ -171,3 +171,18 @@ def test_a_limit_that_is_too_low_grows_before_the_plateau_ends() -> None:
         limit = congestion.limit(20.0 + 0.1 * step)
     assert limit is not None
     assert limit >= 300
+
+
+def test_what_passes_explains_busy_answers_to_other_requests_only_if_it_is_much() -> None:
+    congestion = Congestion()
+    assert not congestion.is_used(0.0)
+    congestion.accepted(3, 1.0)
+    assert congestion.is_used(1.0)  # no limit is known yet
+    for tenth in range(10, 50):
+        congestion.accepted(10, tenth / 10)
+    congestion.busy(5.0)
+    assert congestion.limit(5.0) == 50
+    congestion.accepted(30, 10.0)
+    assert congestion.is_used(10.0)
+    congestion.accepted(10, 12.0)
+    assert not congestion.is_used(12.0)

@@ -19,12 +19,16 @@ def test_a_free_slot_is_kept_for_a_pair_that_has_none() -> None:
     assert budget.take("b")
 
 
-def test_one_free_slot_goes_to_the_first_of_two_pairs_that_wait() -> None:
+def test_a_free_slot_goes_to_the_pair_that_has_waited_longest() -> None:  # X1
     budget = taken("a", most=2)
     budget.ask("b")
     budget.ask("c")
+    budget.ask("b")  # it asks in each turn
+    assert not budget.take("c")
+    assert budget.take("b")
+    budget.release("b")
+    budget.ask("b")
     assert budget.take("c")
-    assert not budget.take("b")
 
 
 def test_the_pair_with_the_most_slots_makes_room_and_only_with_one() -> None:
