@@ -318,7 +318,7 @@ REGRESSIONS = {
         lock=60.0,
         latency=0.02,
     ),
-    # Seed 29100577: messages waited for half a lock, and each half second a request renewed a few locks, for ten credits.
+    # Seed 29100577: messages waited for half a lock, and each half second a request renewed some locks for ten credits.
     # The service refused most of them, so that the limit of receives fell to one message per second. Each peek of the
     # drain asked for 32 messages, which such a namespace never returns at once.
     "renewals and peeks at a secondary that accepts twenty credits per second": Incident(
@@ -339,7 +339,8 @@ REGRESSIONS = {
         lock=60.0,
         window=4000,
     ),
-    # Three pairs shared one slot, and whichever of two waiting pairs happened to ask first got it. One waited for two minutes.
+    # Three pairs shared one slot, and whichever of two waiting pairs happened to ask first got it. One waited for two
+    # minutes.
     "three pairs that share one slot": Incident(
         26,
         ("orders",),

@@ -10,7 +10,7 @@ from azure.servicebus import ServiceBusClient
 from pydantic import SecretStr
 
 from syphon.config import SideSettings as Side
-from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, QueueDescription
+from syphon.emulator import BackgroundEmulator, EmulatorSettings, Kind, NamespaceSettings, QueueDescription
 from syphon.model import MessageFilter, PathPatterns
 from syphon.worker.drain.emptiness import EmptinessCheck, PeekCount
 from syphon.worker.drain.queue_drain import selects
@@ -20,14 +20,19 @@ QUEUE = "contoso/x-servicebus-transfer/0"
 
 
 @pytest.fixture
-def secondary() -> Iterator[str]:
-    """The connection string of a namespace with a backlog queue of ten messages for `orders` and one for `news`."""
+def emulator() -> Iterator[BackgroundEmulator]:
+    """A namespace with a backlog queue of ten messages for `orders` and one for `news`."""
     with BackgroundEmulator(EmulatorSettings(namespaces=[NamespaceSettings(name="contoso-dr")])) as emulator:
         emulator.call(lambda: emulator["contoso-dr"].namespace.create_queue(QueueDescription(QUEUE)))
         string = emulator["contoso-dr"].connection_string
         with ServiceBusClient.from_connection_string(string) as client, client.get_queue_sender(QUEUE) as sender:
             sender.send_messages([*(aliased(number, "orders") for number in range(10)), aliased(10, "news")])
-        yield string
+        yield emulator
+
+
+@pytest.fixture
+def secondary(emulator: BackgroundEmulator) -> str:
+    return emulator["contoso-dr"].connection_string
 
 
 @pytest.mark.parametrize(
@@ -61,5 +66,15 @@ def test_deferred_messages_count_as_messages_of_the_backlog(secondary: str) -> N
         found = check.count(QUEUE, partial(selects, MessageFilter()), 100)
         assert (found.wanted, found.others) == (11, 0)
         assert found.deferred >= 1
+    finally:
+        check.close()
+
+
+def test_to_find_one_message_costs_one_credit(emulator: BackgroundEmulator, secondary: str) -> None:  # S5, S7
+    counters = emulator["contoso-dr"].namespace.counters
+    check = EmptinessCheck(Side(connection_string=SecretStr(secondary)))
+    try:
+        assert check.count(QUEUE, partial(selects, MessageFilter()), 1).wanted == 1
+        assert emulator.call(lambda: counters.of(QUEUE, Kind.PEEK)) == 1
     finally:
         check.close()
