@@ -14,10 +14,9 @@ from syphon.backlog import QueueName, SelectedQueue
 from syphon.config import Config
 from syphon.control import FAULTED, STOPPED, ControlServer, Ending
 from syphon.control.slot_orders import SlotControl
-from syphon.servicebus import Peeked, SideFault
+from syphon.servicebus import Peeked, Runtime, SideFault
 from syphon.spark import JobResult, SparkLost, SparkWatch
 from syphon.time_budget import WORKER_TURN
-from syphon.worker import worker as worker_module
 from syphon.worker.drain import whole_drain
 from syphon.worker.drain.drain_options import DrainOptions
 from syphon.worker.drain.emptiness import PeekCount
@@ -50,7 +49,6 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(worker_module, "time", clock)
     monkeypatch.setattr(whole_drain, "time", clock)
     return clock
 
@@ -103,12 +101,28 @@ class MovingEvent(threading.Event):
         return self.is_set()
 
 
+class MovingRuntime(Runtime):
+    """The runtime of a worker whose waits move the clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def event(self) -> threading.Event:
+        return MovingEvent(self._clock)
+
+
 def worker_of(pair: StubPair, clock: Clock, lost_at: float = inf) -> Worker:
     jobs, ending = cast(Any, SimpleNamespace(most_slots=1)), Ending(clock.monotonic)
     watch = Watch(ending, lost_at)
-    worker = Worker(Config(pairs=[PAIR]), jobs, cast(ControlServer, SlotControl()), ending=ending, watch=watch)
+    worker = Worker(
+        Config(pairs=[PAIR]),
+        jobs,
+        cast(ControlServer, SlotControl()),
+        ending=ending,
+        watch=watch,
+        runtime=MovingRuntime(clock),
+    )
     worker.pairs = [cast(PairWorker, pair)]
-    worker._stopping = MovingEvent(clock)
     return worker
 
 
