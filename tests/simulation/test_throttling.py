@@ -95,7 +95,7 @@ def test_both_sides_may_be_throttled(mode: Mode) -> None:
         (Mode.DRAIN, 5000, 40_000),
         (Mode.WORKER, 100, 4000),
         (Mode.WORKER, 1000, 15_000),
-        (Mode.WORKER, 5000, 40_000),
+        (Mode.WORKER, 5000, 60_000),
     ],
 )
 def test_half_is_left_beside_a_client_that_uses_the_other_half(mode: Mode, limit: int, messages: int) -> None:
