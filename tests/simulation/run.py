@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .checker import Violation
-from .incident import GENERATORS, Incident, Kind, Mode, generate
+from .generator import GENERATORS, generate
+from .incident import Incident, Kind, Mode
 from .replays import ReplayWorld
 from .shrink import shrink
 from .world import World

@@ -8,7 +8,8 @@ import pytest
 
 from syphon.transfer import PumpOptions
 from tests.simulation.checker import Checker
-from tests.simulation.incident import Incident, Kind, Mode, SimulatedFault, SimulatedMessage, generate
+from tests.simulation.generator import generate
+from tests.simulation.incident import Incident, Kind, Mode, SimulatedFault, SimulatedMessage
 from tests.simulation.mistakes import MISTAKES
 from tests.simulation.regressions import REGRESSIONS
 from tests.simulation.run import explain, quietly, run_many, violation_of

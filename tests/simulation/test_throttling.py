@@ -8,7 +8,8 @@ from bisect import bisect
 import pytest
 
 from syphon.transfer import PumpOptions
-from tests.simulation.incident import GENERATORS, Incident, Kind, Mode, SimulatedFault, SimulatedMessage
+from tests.simulation.generator import GENERATORS
+from tests.simulation.incident import Incident, Kind, Mode, SimulatedFault, SimulatedMessage
 from tests.simulation.run import quietly, violation_of
 from tests.simulation.world import World
 
