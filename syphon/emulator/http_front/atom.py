@@ -133,10 +133,9 @@ class PutDescription:
     def __init__(self, given: Element, *, update: bool) -> None:
         self.update = update
         self._texts = xml_elements.texts(given)
-        self._nested = {_local(child) for child in given if len(child)}
 
     def names(self, name: str) -> bool:
-        return name in self._texts or name in self._nested
+        return name in self._texts
 
     def duration(self, name: str, kept: Millis) -> str | None:
         """A duration as the client wrote it, if the service has kept it."""
