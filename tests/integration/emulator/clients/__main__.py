@@ -2,7 +2,8 @@
 
 `make clients`, or `make clients ARGS="javascript go"` for some languages. Each version has a folder of its own below
 .clients, which stays for the next run; `newest` is checked each time. A language whose toolchain is missing is skipped
-with a line that says so, and fails where CI=true.
+with a line that says so, and fails where CI=true. At the end messages of the newest version of each language go through
+a backlog queue and a drain (`through_backlog.py`); with `backlog` among the languages that is all.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from tests.integration.emulator.clients import through_backlog
 
 HERE = Path(__file__).parent
 FOLDERS = Path(".clients").absolute()
@@ -45,6 +48,11 @@ class Client:
     command: Callable[[Path, Place], list[str]]
     parts: int = 8
     flavours: tuple[str, ...] = ("",)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the newest version."""
+        return FOLDERS / f"{self.language}-{self.versions[-1]}"
 
     @property
     def missing(self) -> list[str]:
@@ -84,6 +92,12 @@ def install_javascript(folder: Path, version: str) -> str:
     run("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", folder, f"@azure/service-bus@{wanted}")
     package = folder / "node_modules" / "@azure" / "service-bus" / "package.json"
     return str(json.loads(package.read_text())["version"])
+
+
+def install_rhea(folder: Path, version: str) -> str:
+    wanted = "latest" if version == NEWEST else version
+    run("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", folder, f"rhea@{wanted}")
+    return str(json.loads((folder / "node_modules" / "rhea" / "package.json").read_text())["version"])
 
 
 def install_java(folder: Path, version: str) -> str:
@@ -162,6 +176,15 @@ CLIENTS = (
         lambda folder, place: [str(folder / "bin" / "python"), str(HERE / "generic.py"), json.dumps(place)],
         parts=4,
     ),
+    Client(
+        "rhea",
+        "rhea",
+        (NEWEST,),
+        ("node", "npm"),
+        install_rhea,
+        lambda folder, place: ["node", str(HERE / "generic.js"), str(folder), json.dumps(place)],
+        parts=5,
+    ),
 )
 
 
@@ -184,17 +207,21 @@ def emulator() -> Iterator[Place]:
                 assert process.stdout is not None
                 ready = json.loads(process.stdout.readline())
                 (namespace,) = ready["namespaces"]
-                rights = dict(part.split("=", 1) for part in namespace["connection_string"].split(";") if part)
-                yield {
-                    "connection_string": namespace["connection_string"],
-                    "host": "127.0.0.1",
-                    "port": namespace["amqp_port"],
-                    "ca_file": ready["ca_file"],
-                    "policy": rights["SharedAccessKeyName"],
-                    "key": rights["SharedAccessKey"],
-                }
+                yield place_of(namespace, ready["ca_file"])
             finally:
                 process.terminate()
+
+
+def place_of(namespace: dict[str, Any], ca_file: str) -> Place:
+    rights = dict(part.split("=", 1) for part in namespace["connection_string"].split(";") if part)
+    return {
+        "connection_string": namespace["connection_string"],
+        "host": "127.0.0.1",
+        "port": namespace["amqp_port"],
+        "ca_file": ca_file,
+        "policy": rights["SharedAccessKeyName"],
+        "key": rights["SharedAccessKey"],
+    }
 
 
 def results_of(client: Client, folder: Path, flavour: str) -> dict[str, str | None]:
@@ -234,17 +261,45 @@ def passes(client: Client) -> bool:
     return all_passed
 
 
+def passes_backlog(clients: list[Client]) -> bool:
+    """Sends messages with the newest version of each client through a backlog queue, and prints a line for each."""
+    errors: dict[str, list[str]] = {}
+    counts: dict[str, str] = {}
+    with through_backlog.pair() as pair:
+        place = place_of(pair.ready["namespaces"][0], pair.ready["ca_file"])
+        for client in clients:
+            client.folder.mkdir(parents=True, exist_ok=True)
+            client.install(client.folder, client.versions[-1])
+            command = client.command(client.folder, place)
+            command.insert(-1, "types")
+            error = through_backlog.send(command, place["ca_file"])
+            sent = pair.take(client.language)
+            counts[client.language] = f"{len(sent)} messages, {through_backlog.property_count(sent)} properties"
+            errors[client.language] = [error] if error else [] if sent else ["sent nothing"]
+        for language, problems in pair.drain().items():
+            errors[language] += problems
+    for client in clients:
+        found = "; ".join(errors[client.language]) or "byte-equal after the drain"
+        print(f"{client.package:<28}{'backlog':<10}{counts[client.language]}: {found}", flush=True)
+    return not any(errors.values())
+
+
 def main(languages: list[str]) -> int:
     print(f"{'client':<28}{'version':<10}parts passed")
-    passed = True
+    passed, only_backlog = True, "backlog" in languages
+    languages = [language for language in languages if language != "backlog"]
+    able = []
     for client in CLIENTS:
         if languages and client.language not in languages:
             continue
         if client.missing:
             print(f"{client.package:<28}skipped: {' and '.join(client.missing)} not found", flush=True)
             passed = passed and not os.environ.get("CI")
-        else:
+            continue
+        able.append(client)
+        if not only_backlog:
             passed = passes(client) and passed
+    passed = passes_backlog(able) and passed
     return int(not passed)
 
 

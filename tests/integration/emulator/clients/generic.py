@@ -2,6 +2,8 @@
 
 `python generic.py PLACE`, where PLACE is JSON: host, port, policy and key. It prints a JSON object: for each part null,
 or the error. It imports nothing of this project.
+
+`python generic.py types PLACE` only sends messages with properties and bodies of every type to the queue "typed".
 """
 
 from __future__ import annotations
@@ -10,8 +12,10 @@ import json
 import sys
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
-from proton import Message  # type: ignore[import-not-found]  # in an environment of its own
+import proton  # type: ignore[import-not-found]  # in an environment of its own
+from proton import Message
 from proton.handlers import MessagingHandler, TransactionHandler  # type: ignore[import-not-found]
 from proton.reactor import Container  # type: ignore[import-not-found]
 from proton.utils import BlockingConnection  # type: ignore[import-not-found]
@@ -139,5 +143,43 @@ def run(place: dict[str, Any]) -> dict[str, str | None]:
     return results
 
 
+def send_types(place: dict[str, Any]) -> dict[str, str | None]:
+    types = {
+        "string": "ärger",
+        "binary": b"\xff\xfe",
+        "symbol": proton.symbol("sym"),
+        "true": True,
+        "char": proton.char("c"),
+        "byte": proton.byte(-128),
+        "short": proton.short(-32768),
+        "int": proton.int32(-5),
+        "long": 2**40,
+        "ubyte": proton.ubyte(255),
+        "ushort": proton.ushort(65535),
+        "uint": proton.uint(2**31),
+        "ulong": proton.ulong(2**63),
+        "float": proton.float32(1.5),
+        "double": 1e300,
+        "decimal32": proton.decimal32(7),
+        "decimal64": proton.decimal64(7),
+        "decimal128": proton.decimal128(bytes(15) + b"\x07"),
+        "timestamp": proton.timestamp(1_767_323_045_678),
+        "uuid": UUID(int=7),
+        "null": None,
+    }
+    bodies = {"text": "plain", "data": b"a", "value": {"list": [1, "x"], "yes": True}, "list": [1, "x", None]}
+    connection = connect(place)
+    sender = connection.create_sender("typed")
+    for name, body in bodies.items():
+        message = Message(
+            body=body, id=name, properties=types, ttl=3600, subject="s", group_id="s", reply_to="there", durable=True
+        )
+        message.inferred = isinstance(body, bytes)  # a data section
+        sender.send(message)
+    connection.close()
+    return {"types": None}
+
+
 if __name__ == "__main__":
-    print(json.dumps(run(json.loads(sys.argv[1]))))
+    where = json.loads(sys.argv[-1])
+    print(json.dumps(send_types(where) if sys.argv[1] == "types" else run(where)))

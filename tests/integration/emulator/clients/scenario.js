@@ -2,13 +2,15 @@
 //
 // `node scenario.js FOLDER PLACE`: FOLDER has the package in node_modules, PLACE is JSON with connection_string, host,
 // port and ca_file. It prints a JSON object: for each part null, or the error.
+//
+// `node scenario.js FOLDER types PLACE` only sends messages with properties and bodies of every type to "typed".
 
 "use strict";
 const assert = require("node:assert");
 const path = require("node:path");
 const tls = require("node:tls");
 
-const [folder, place] = [process.argv[2], JSON.parse(process.argv[3])];
+const [folder, onlyTypes, place] = [process.argv[2], process.argv[3] === "types", JSON.parse(process.argv.at(-1))];
 const packages = path.join(path.resolve(folder), "node_modules");
 const { ServiceBusClient } = require(path.join(packages, "@azure/service-bus"));
 const version = require(path.join(packages, "@azure/service-bus/package.json")).version;
@@ -177,9 +179,43 @@ class Scenario {
   }
 }
 
+const TYPES = {
+  string: "ärger",
+  yes: true,
+  int: -5,
+  long: 2 ** 40,
+  double: 1.5,
+  date: new Date("2026-01-02T03:04:05.678Z"),
+  none: null,
+};
+
+async function sendTypes(client) {
+  await using(client.createSender("typed"), async (sender) => {
+    await sender.sendMessages({
+      body: { text: "plain" },
+      messageId: "plain",
+      sessionId: "s",
+      timeToLive: 3_600_000,
+      subject: "s",
+      correlationId: "c",
+      applicationProperties: TYPES,
+    });
+    for (const [bodyType, body] of [
+      ["data", Buffer.from("a")],
+      ["value", { list: [1, "x"], yes: true }],
+      ["sequence", [1, "x", null]],
+    ]) {
+      await sender.sendMessages({ bodyType, body, messageId: bodyType, applicationProperties: TYPES });
+    }
+  });
+  console.log(JSON.stringify({ types: null }));
+  process.exit();
+}
+
 async function main() {
   const results = {};
   const client = new ServiceBusClient(connectionString(), { retryOptions: { maxRetries: 1 } });
+  if (onlyTypes) return sendTypes(client);
   const scenario = new Scenario(client);
   for (const part of ["send", "receive", "settle", "defer", "peek", "schedule", "sessions", "dead_letter"]) {
     try {

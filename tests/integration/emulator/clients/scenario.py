@@ -2,6 +2,9 @@
 
 `python scenario.py sync|asyncio PLACE` where PLACE is JSON: connection_string, host, port and ca_file. It prints a JSON
 object: for each part null, or the error. It imports nothing of this project and runs with azure-servicebus 7.0.
+
+`python scenario.py types PLACE` only sends messages to the queue "typed": properties and bodies of every type that the
+client can send. Versions before 7.3 lack these bodies.
 """
 
 from __future__ import annotations
@@ -13,7 +16,9 @@ import inspect
 import json
 import sys
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import azure.servicebus
 from azure.servicebus import ServiceBusMessage
@@ -230,5 +235,54 @@ async def run(flavour: str, place: dict[str, Any]) -> dict[str, str | None]:
     return results
 
 
+TYPES: dict[Any, Any] = {
+    "string": "ärger",
+    "binary": b"raw",  # the client cannot send bytes that are no text
+    "true": True,
+    "int": -5,
+    "double": 1e300,
+    "uuid": UUID(int=7),
+    "timestamp": datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC),
+    "decimal": Decimal("3.14"),
+    "null": None,
+}
+
+
+def send_types(place: dict[str, Any]) -> dict[str, str | None]:
+    from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
+
+    bodies: list[dict[str, Any]] = [
+        {"data_body": [b"a", b"b"]},
+        {"value_body": {"list": [1, "x"], "yes": True}},
+        {"sequence_body": [[1, "x"], [2.5]]},
+    ]
+    messages: list[Any] = [
+        AmqpAnnotatedMessage(
+            **body,
+            header={"durable": True, "priority": 7, "time_to_live": 3_600_000},
+            properties=AmqpMessageProperties(message_id=f"body-{number}", subject="s", correlation_id="c"),
+            application_properties=TYPES,
+        )
+        for number, body in enumerate(bodies)
+    ]
+    messages.append(
+        ServiceBusMessage(
+            "plain",
+            application_properties=TYPES,
+            message_id="plain",
+            session_id="s",
+            time_to_live=timedelta(hours=1),
+            reply_to="there",
+            content_type="text/plain",
+            subject="s",
+        )
+    )
+    with make_client("sync", place) as client, client.get_queue_sender("typed") as sender:
+        for message in messages:
+            sender.send_messages(message)
+    return {"types": None}
+
+
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(run(sys.argv[1], json.loads(sys.argv[2])))))
+    flavour, where = sys.argv[1], json.loads(sys.argv[2])
+    print(json.dumps(send_types(where) if flavour == "types" else asyncio.run(run(flavour, where))))

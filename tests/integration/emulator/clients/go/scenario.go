@@ -1,6 +1,8 @@
 // The scenario of scenario.py for one version of azservicebus.
 //
 // `go run . CONNECTION_STRING`. It prints a JSON object: for each part null, or the error.
+//
+// `go run . types CONNECTION_STRING` only sends messages with properties and bodies of every type to "typed".
 package main
 
 import (
@@ -222,8 +224,39 @@ func run(part func()) (failure any) {
 	return nil
 }
 
+func sendTypes() {
+	types := map[string]any{
+		"string": "ärger", "binary": []byte{0xff, 0xfe}, "true": true, "null": nil,
+		"byte": int8(-128), "short": int16(-32768), "int": int32(-5), "long": int64(1) << 40,
+		"ubyte": uint8(255), "ushort": uint16(65535), "uint": uint32(1) << 31, "ulong": uint64(1) << 63,
+		"float": float32(1.5), "double": 1e300,
+		"timestamp": time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC),
+	}
+	sender := must(client.NewSender("typed", nil))
+	defer sender.Close(ctx)
+	id, session, subject, life := "plain", "s", "subject", time.Hour
+	check(sender.SendMessage(ctx, &azservicebus.Message{
+		Body: []byte("plain"), MessageID: &id, SessionID: &session, Subject: &subject, TimeToLive: &life,
+		ApplicationProperties: types,
+	}, nil))
+	for name, body := range map[string]azservicebus.AMQPAnnotatedMessageBody{
+		"data":     {Data: [][]byte{[]byte("a"), []byte("b")}},
+		"value":    {Value: map[string]any{"list": []any{int32(1), "x"}, "yes": true}},
+		"sequence": {Sequence: [][]any{{int32(1), "x"}, {2.5}}},
+	} {
+		check(sender.SendAMQPAnnotatedMessage(ctx, &azservicebus.AMQPAnnotatedMessage{
+			Body: body, Properties: &azservicebus.AMQPAnnotatedMessageProperties{MessageID: name},
+			ApplicationProperties: types,
+		}, nil))
+	}
+}
+
 func main() {
-	client = must(azservicebus.NewClientFromConnectionString(os.Args[1], nil))
+	client = must(azservicebus.NewClientFromConnectionString(os.Args[len(os.Args)-1], nil))
+	if os.Args[1] == "types" {
+		fmt.Println(string(must(json.Marshal(map[string]any{"types": run(sendTypes)}))))
+		return
+	}
 	names := []string{"send", "receive", "settle", "defer", "peek", "schedule", "sessions", "dead_letter"}
 	parts := []func(){send, receive, settle, deferring, peek, schedule, sessions, deadLetter}
 	results := map[string]any{}

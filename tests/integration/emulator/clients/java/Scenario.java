@@ -1,4 +1,5 @@
 import com.azure.core.amqp.AmqpRetryOptions;
+import com.azure.core.amqp.models.AmqpMessageBody;
 import com.azure.messaging.servicebus.ServiceBusClientBuilder;
 import com.azure.messaging.servicebus.ServiceBusMessage;
 import com.azure.messaging.servicebus.ServiceBusMessageBatch;
@@ -9,18 +10,23 @@ import com.azure.messaging.servicebus.ServiceBusTransactionContext;
 import com.azure.messaging.servicebus.models.CompleteOptions;
 import com.azure.messaging.servicebus.models.DeadLetterOptions;
 import com.azure.messaging.servicebus.models.SubQueue;
+import java.net.URI;
 import java.time.Duration;
 import java.time.OffsetDateTime;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Date;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.UUID;
 import java.util.stream.Collectors;
 
 /**
  * The scenario of scenario.py for azure-messaging-servicebus, and a part about transactions.
  *
  * <p>`java -cp 'FOLDER/*' Scenario.java CONNECTION_STRING`. It prints a JSON object: for each part null, or the error.
+ * With `types` before the connection string it only sends messages with properties and bodies of every type to "typed".
  */
 public class Scenario {
     static final Duration WAIT = Duration.ofSeconds(20);
@@ -193,6 +199,37 @@ public class Scenario {
         }
     }
 
+    void sendTypes() {
+        Map<String, Object> types = new LinkedHashMap<>();
+        types.put("string", "\u00e4rger");
+        types.put("true", true);
+        types.put("char", 'c');
+        types.put("byte", (byte) -128);
+        types.put("short", (short) -32768);
+        types.put("int", -5);
+        types.put("long", 1L << 40);
+        types.put("float", 1.5f);
+        types.put("double", 1e300);
+        types.put("uuid", new UUID(0, 7));
+        types.put("date", new Date(1_767_323_045_678L));
+        types.put("date-time", OffsetDateTime.parse("2026-01-02T03:04:05.678Z"));
+        types.put("duration", Duration.ofMinutes(61));
+        types.put("uri", URI.create("http://example.org/"));
+        types.put("null", null);
+        try (ServiceBusSenderClient sender = sender("typed")) {
+            ServiceBusMessage plain = new ServiceBusMessage("plain").setSessionId("s").setSubject("subject")
+                    .setTimeToLive(Duration.ofHours(1)).setCorrelationId("c").setMessageId("plain");
+            List<ServiceBusMessage> messages = List.of(
+                    plain,
+                    new ServiceBusMessage(AmqpMessageBody.fromValue(List.of(1, "x"))).setMessageId("value"),
+                    new ServiceBusMessage(AmqpMessageBody.fromSequence(List.of(1, "x"))).setMessageId("sequence"));
+            for (ServiceBusMessage message : messages) {
+                message.getApplicationProperties().putAll(types);
+                sender.sendMessage(message);
+            }
+        }
+    }
+
     void readDeadLetter(String body, String reason) {
         try (ServiceBusReceiverClient receiver =
                 builder().receiver().queueName("orders").subQueue(SubQueue.DEAD_LETTER_QUEUE).disableAutoComplete()
@@ -241,7 +278,7 @@ public class Scenario {
     }
 
     public static void main(String[] arguments) {
-        Scenario scenario = new Scenario(arguments[0]);
+        Scenario scenario = new Scenario(arguments[arguments.length - 1]);
         String[] names = {
             "send", "receive", "settle", "defer", "peek", "schedule", "sessions", "dead_letter", "transactions"
         };
@@ -249,6 +286,10 @@ public class Scenario {
             scenario::send, scenario::receive, scenario::settle, scenario::defer, scenario::peek, scenario::schedule,
             scenario::sessions, scenario::deadLetter, scenario::transactions
         };
+        if (arguments[0].equals("types")) {
+            names = new String[] {"types"};
+            parts = new Part[] {scenario::sendTypes};
+        }
         List<String> results = new ArrayList<>();
         for (int place = 0; place < parts.length; place++) {
             try {
