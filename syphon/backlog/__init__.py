@@ -22,7 +22,7 @@ from .dead_letters import (
 from .dotnet_times import FOREVER, iso_duration
 from .message_aliases import NotForBacklog, to_backlog
 from .preview import MessagePreview, PreviewRules, expiry_warning, preview_message
-from .provisioning import Created, Dropped, Found, Missing, NoBacklogQueue, Provisioned, Unknown, plan, provision
+from .provisioning import NoBacklogQueue, Provisioned, ProvisionedQueue, QueueState, plan, provision
 from .queues import (
     DOCUMENTED,
     BacklogQueue,
@@ -55,15 +55,11 @@ __all__ = [
     "DeadLetterFilter",
     "DeadLetterSearch",
     "Difference",
-    "Dropped",
     "FOREVER",
     "Finding",
-    "Found",
     "NoBacklogQueue",
     "Group",
-    "Created",
     "MessagePreview",
-    "Missing",
     "NoQueueSelected",
     "NotForBacklog",
     "NotPutBack",
@@ -71,12 +67,13 @@ __all__ = [
     "PreflightCheck",
     "PreviewRules",
     "Provisioned",
+    "ProvisionedQueue",
+    "QueueState",
     "BacklogQueueDescription",
     "QueueName",
     "Restored",
     "SelectedQueue",
     "TraceContext",
-    "Unknown",
     "Unrestorable",
     "UnrestorableReason",
     "backlog_queues",

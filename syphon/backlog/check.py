@@ -41,7 +41,7 @@ from syphon.servicebus import (
 from syphon.time_budget import ADMINISTRATION_TIMEOUT, CHECK_ANSWER_WITHIN, CHECK_PATIENCE
 
 from .preview import PreviewRules, expiry_warning, preview_message
-from .provisioning import Found, Missing, Plan, plan
+from .provisioning import Plan, QueueState, plan
 from .queues import BacklogQueueDescription, QueueName, primary_label, queue_names
 
 _UNUSABLE_IF = frozenset({"requires_session", "forward_to", "status"})
@@ -228,9 +228,9 @@ class _Secondary(PreflightCheck):
 
     def _about(self, found: Plan) -> Iterator[Finding]:
         for queue in found.queues:
-            if isinstance(queue, Missing):
+            if queue.state is QueueState.MISSING:
                 yield self._finding(Level.PROBLEM, "missing: run `syphon provision`", queue.name)
-            elif isinstance(queue, Found) and queue.differences:
+            elif queue.differences:
                 for difference in queue.differences:
                     if difference.property == "max_size_in_megabytes":
                         self._megabytes[queue.name] = int(difference.found)
@@ -240,9 +240,9 @@ class _Secondary(PreflightCheck):
                 else:
                     text = f"exists, but is unusable as a backlog queue: {differing}; correct that, or delete it"
                     yield self._finding(Level.PROBLEM, text, queue.name)
-            elif isinstance(queue, Found):
+            elif queue.state is QueueState.EXISTS:
                 yield self._finding(Level.FINE, "exists, as documented", queue.name)
-            elif queue.because is not found.unlisted:
+            elif queue.because is not None and queue.because is not found.unlisted:
                 yield self._failure(queue.because, queue.name)
         for name in found.extra:
             beyond = f"beyond the count of {len(found.queues)}: no worker listens on it"

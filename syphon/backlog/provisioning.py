@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from enum import StrEnum
 
 from syphon.model import SyphonError
 from syphon.servicebus import (
@@ -34,41 +34,44 @@ _log = logging.getLogger(__name__)
 # --- what was found --------------------------------------------------------------------------------------------------
 
 
+class QueueState(StrEnum):
+    """What is known of a backlog queue, before or after provisioning."""
+
+    EXISTS = "exists"
+    MISSING = "missing"
+    """It would be created."""
+    UNKNOWN = "unknown"
+    """It could not be looked up."""
+    CREATED = "created"
+    FAILED = "failed"
+    """It could not be created: the pair does without it."""
+
+
+_SENTENCES = {
+    QueueState.EXISTS: "queue {name} exists",
+    QueueState.MISSING: "queue {name} would be created",
+    QueueState.UNKNOWN: "queue {name} could not be looked up: {because}",
+    QueueState.CREATED: "queue {name} was created",
+    QueueState.FAILED: "queue {name} could not be created and is not used: {because}",
+}
+
+
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A queue that exists, as documented or with differences."""
+class ProvisionedQueue:
+    """One backlog queue of a plan, or of its result."""
 
     name: QueueName
+    state: QueueState
     differences: tuple[Difference, ...] = ()
+    """From the documented description; only of a queue that exists."""
+    because: AdministrationFailed | None = None
+    """Why it could not be looked up or created."""
 
     def __str__(self) -> str:
-        if not self.differences:
-            return f"queue {self.name} exists"
-        return f"queue {self.name} exists and is used unchanged, but {'; '.join(map(str, self.differences))}"
-
-
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """A queue that does not exist, and would be created."""
-
-    name: QueueName
-
-    def __str__(self) -> str:
-        return f"queue {self.name} would be created"
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """A queue that could not be looked up."""
-
-    name: QueueName
-    because: AdministrationFailed
-
-    def __str__(self) -> str:
-        return f"queue {self.name} could not be looked up: {self.because}"
-
-
-PlannedQueue: TypeAlias = Found | Missing | Unknown
+        text = _SENTENCES[self.state].format(name=self.name, because=self.because)
+        return (
+            f"{text} and is used unchanged, but {'; '.join(map(str, self.differences))}" if self.differences else text
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,27 +79,18 @@ class Plan:
     """Which queues exist, and which would be created."""
 
     namespace: str
-    queues: tuple[PlannedQueue, ...]
+    queues: tuple[ProvisionedQueue, ...]
     extra: tuple[QueueName, ...] = ()
     """Backlog queues beyond the count, from an earlier setting (P4)."""
     unlisted: AdministrationFailed | None = None
     """Why extra queues could not be listed, if they could not."""
 
-    @property
-    def as_documented(self) -> tuple[Found, ...]:
-        return tuple(queue for queue in self.queues if isinstance(queue, Found) and not queue.differences)
+    def of(self, *states: QueueState) -> tuple[ProvisionedQueue, ...]:
+        return tuple(queue for queue in self.queues if queue.state in states)
 
     @property
-    def different(self) -> tuple[Found, ...]:
-        return tuple(queue for queue in self.queues if isinstance(queue, Found) and queue.differences)
-
-    @property
-    def missing(self) -> tuple[Missing, ...]:
-        return tuple(queue for queue in self.queues if isinstance(queue, Missing))
-
-    @property
-    def unknown(self) -> tuple[Unknown, ...]:
-        return tuple(queue for queue in self.queues if isinstance(queue, Unknown))
+    def different(self) -> tuple[ProvisionedQueue, ...]:
+        return tuple(queue for queue in self.queues if queue.differences)
 
 
 def plan(administration: Administration, names: Sequence[QueueName]) -> Plan:
@@ -106,13 +100,13 @@ def plan(administration: Administration, names: Sequence[QueueName]) -> Plan:
     """
     if not names:
         raise ValueError("a pair has at least one backlog queue")
-    queues: list[PlannedQueue] = []
+    queues: list[ProvisionedQueue] = []
     unlisted: AdministrationFailed | None = None
     for name in names:
         # The namespace is unreachable: asking for each queue would cost a timeout for each.
-        queue = Unknown(name, unlisted) if unlisted is not None else _look(administration, name)
+        queue = _unknown(name, unlisted) if unlisted is not None else _look(administration, name)
         queues.append(queue)
-        if isinstance(queue, Unknown) and isinstance(queue.because, AdministrationUnreachable):
+        if isinstance(queue.because, AdministrationUnreachable):
             unlisted = queue.because
     extra: tuple[QueueName, ...] = ()
     if unlisted is None:
@@ -123,12 +117,20 @@ def plan(administration: Administration, names: Sequence[QueueName]) -> Plan:
     return Plan(administration.namespace, tuple(queues), extra, unlisted)
 
 
-def _look(administration: Administration, name: QueueName) -> PlannedQueue:
+def _look(administration: Administration, name: QueueName) -> ProvisionedQueue:
     try:
         existing = administration.get_queue(name)
     except AdministrationFailed as error:
-        return Unknown(name, error)
-    return Missing(name) if existing is None else Found(name, differences(existing))
+        return _unknown(name, error)
+    return ProvisionedQueue(name, QueueState.MISSING) if existing is None else _existing(name, existing)
+
+
+def _unknown(name: QueueName, because: AdministrationFailed) -> ProvisionedQueue:
+    return ProvisionedQueue(name, QueueState.UNKNOWN, because=because)
+
+
+def _existing(name: QueueName, existing: QueueInfo) -> ProvisionedQueue:
+    return ProvisionedQueue(name, QueueState.EXISTS, differences(existing))
 
 
 _LEFT_TO_THE_SERVICE: dict[str, str] = {
@@ -183,33 +185,14 @@ def _extra(administration: Administration, names: Sequence[QueueName]) -> tuple[
 
 
 @dataclass(frozen=True, slots=True)
-class Created:
-    """A queue that did not exist, and was created."""
-
-    name: QueueName
-
-    def __str__(self) -> str:
-        return f"queue {self.name} was created"
-
-
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """A queue that does not exist and could not be created: the pair does without it."""
-
-    name: QueueName
-    because: AdministrationFailed
-
-    def __str__(self) -> str:
-        return f"queue {self.name} could not be created and is not used: {self.because}"
-
-
-@dataclass(frozen=True, slots=True)
 class Provisioned:
     """The backlog queues after provisioning."""
 
     namespace: str
-    queues: tuple[Found | Created, ...]
-    dropped: tuple[Dropped, ...] = ()
+    queues: tuple[ProvisionedQueue, ...]
+    """Those that exist or were created."""
+    dropped: tuple[ProvisionedQueue, ...] = ()
+    """Those that could not be created."""
     extra: tuple[QueueName, ...] = ()
 
     @property
@@ -223,12 +206,12 @@ class Provisioned:
         return len(self.queues)
 
     @property
-    def created(self) -> tuple[Created, ...]:
-        return tuple(queue for queue in self.queues if isinstance(queue, Created))
+    def created(self) -> tuple[ProvisionedQueue, ...]:
+        return tuple(queue for queue in self.queues if queue.state is QueueState.CREATED)
 
     @property
-    def different(self) -> tuple[Found, ...]:
-        return tuple(queue for queue in self.queues if isinstance(queue, Found) and queue.differences)
+    def different(self) -> tuple[ProvisionedQueue, ...]:
+        return tuple(queue for queue in self.queues if queue.differences)
 
     def warnings(self) -> list[str]:
         """What the owner should know."""
@@ -244,7 +227,7 @@ class Provisioned:
 class NoBacklogQueue(SyphonError):
     """No backlog queue exists, and none could be created."""
 
-    def __init__(self, namespace: str, dropped: tuple[Dropped, ...]) -> None:
+    def __init__(self, namespace: str, dropped: tuple[ProvisionedQueue, ...]) -> None:
         # One cause is enough: they differ only in the queue's name, and `dropped` has the others.
         super().__init__(
             f"{namespace}: none of the {len(dropped)} backlog queues exists or could be created. {dropped[0].because}"
@@ -267,7 +250,7 @@ def provision(
     Raises `NotAuthorized` and `NamespaceGone` at once, and `NoBacklogQueue` if there is no queue in the end.
     Each round attempts all queues, so that an outage costs two pauses, and not two for each queue.
     """
-    ready: dict[QueueName, Found | Created] = {queue.name: queue for queue in plan.queues if isinstance(queue, Found)}
+    ready = {queue.name: queue for queue in plan.of(QueueState.EXISTS)}
     names = [queue.name for queue in plan.queues]
     failures: dict[QueueName, AdministrationFailed] = {}
     for turn in range(attempts):
@@ -290,7 +273,9 @@ def provision(
                 break
             except AdministrationFailed as error:
                 failures[name] = error
-    dropped = tuple(Dropped(name, failures[name]) for name in names if name not in ready)
+    dropped = tuple(
+        ProvisionedQueue(name, QueueState.FAILED, because=failures[name]) for name in names if name not in ready
+    )
     if not ready:
         raise NoBacklogQueue(plan.namespace, dropped)
     done = Provisioned(plan.namespace, tuple(ready[name] for name in names if name in ready), dropped, plan.extra)
@@ -299,7 +284,7 @@ def provision(
     return done
 
 
-def _ensure(administration: Administration, name: QueueName) -> Found | Created:
+def _ensure(administration: Administration, name: QueueName) -> ProvisionedQueue:
     """Creates a queue if it does not exist. Checks again: the plan may be old, a lost answer a yes."""
     existing = administration.get_queue(name)
     if existing is None:
@@ -310,5 +295,5 @@ def _ensure(administration: Administration, name: QueueName) -> Found | Created:
             if existing is None:
                 raise
         else:
-            return Created(name)
-    return Found(name, differences(existing))
+            return ProvisionedQueue(name, QueueState.CREATED)
+    return _existing(name, existing)

@@ -19,7 +19,7 @@ from .shared_options import config_option, load_settings
 from .signals import interruptible
 
 if TYPE_CHECKING:
-    from syphon.backlog import Created, Dropped, Found, Missing, Unknown
+    from syphon.backlog import ProvisionedQueue
     from syphon.config import Config, PairSettings, Via
 
 
@@ -84,7 +84,7 @@ def _require_arm(config: Config, file: Path, via: Via | None) -> None:
 
 
 def _provision(pair: PairSettings, dry_run: bool, via: Via | None) -> tuple[dict[str, Any], ExitCode]:
-    from syphon.backlog import plan, provision, queue_names, secondary_administration
+    from syphon.backlog import QueueState, plan, provision, queue_names, secondary_administration
     from syphon.model import NotAuthorized, SyphonError
 
     result: dict[str, Any] = {
@@ -101,8 +101,8 @@ def _provision(pair: PairSettings, dry_run: bool, via: Via | None) -> tuple[dict
         planned = plan(administration, queue_names(pair))
         result["extra"] = list(planned.extra)
         if dry_run:
-            result |= {"queues": _queues(planned.queues), "count": len(planned.as_documented) + len(planned.different)}
-            unseen = planned.unlisted or next((queue.because for queue in planned.unknown), None)
+            result |= {"queues": _queues(planned.queues), "count": len(planned.of(QueueState.EXISTS))}
+            unseen = planned.unlisted or next((queue.because for queue in planned.of(QueueState.UNKNOWN)), None)
             return result, ExitCode.OK if unseen is None else ExitCode.UNAVAILABLE
         done = provision(administration, planned, reports=False)
         result |= {"queues": _queues((*done.queues, *done.dropped)), "count": done.count}
@@ -116,26 +116,16 @@ def _provision(pair: PairSettings, dry_run: bool, via: Via | None) -> tuple[dict
             administration.close()
 
 
-def _queues(queues: Iterable[Found | Missing | Unknown | Created | Dropped]) -> list[dict[str, Any]]:
-    return [_queue(queue) for queue in queues]
-
-
-def _queue(queue: Found | Missing | Unknown | Created | Dropped) -> dict[str, Any]:
-    from syphon.backlog import Created, Dropped, Found, Missing
-
-    differences, error = [], None
-    match queue:
-        case Found(differences=some):
-            differences = [asdict(difference) for difference in some]
-            state = "differs" if some else "exists"
-        case Missing():
-            state = "missing"
-        case Created():
-            state = "created"
-        case _:
-            state = "failed" if isinstance(queue, Dropped) else "unknown"
-            error = str(queue.because)
-    return {"name": queue.name, "state": state, "differences": differences, "error": error}
+def _queues(queues: Iterable[ProvisionedQueue]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": queue.name,
+            "state": "differs" if queue.differences else queue.state,
+            "differences": [asdict(difference) for difference in queue.differences],
+            "error": None if queue.because is None else str(queue.because),
+        }
+        for queue in queues
+    ]
 
 
 def _difference(difference: dict[str, Any]) -> str:

@@ -22,11 +22,11 @@ from azure.core.credentials import AccessToken
 from azure.servicebus import ServiceBusClient
 
 from syphon.backlog import (
-    Dropped,
-    Found,
     NoBacklogQueue,
     Provisioned,
+    ProvisionedQueue,
     QueueName,
+    QueueState,
     backlog_queues,
     plan,
     primary_label,
@@ -269,10 +269,11 @@ def find_queues(secondary: ServiceBusClient, names: Sequence[QueueName]) -> Prov
     except SyphonError as error:
         log.warning("Could not check the backlog queues of %s (%s); continuing without the check.", host, error)
     why = AdministrationFailed(f"{host} has no such queue. Create it, for instance with `syphon provision`.")
-    dropped = tuple(Dropped(name, why) for name in missing)
+    dropped = tuple(ProvisionedQueue(name, QueueState.FAILED, because=why) for name in missing)
     if len(dropped) == len(names):
         raise NoBacklogQueue(host, dropped)
-    found = Provisioned(host, tuple(Found(name) for name in names if name not in missing), dropped)
+    existing = tuple(ProvisionedQueue(name, QueueState.EXISTS) for name in names if name not in missing)
+    found = Provisioned(host, existing, dropped)
     for warning in found.warnings():
         log.warning(warning)
     _warn_of_merging(connection_details(secondary), found.names)

@@ -11,13 +11,10 @@ from typing import Any
 import pytest
 
 from syphon.backlog.provisioning import (
-    Created,
-    Dropped,
-    Found,
-    Missing,
     NoBacklogQueue,
     Provisioned,
-    Unknown,
+    ProvisionedQueue,
+    QueueState,
     differences,
     plan,
     provision,
@@ -104,6 +101,18 @@ def requests(here: Site) -> int:
     return sum(counts.get("manage", 0) for counts in here.emulator.call(here.namespace.counters.by_entity).values())
 
 
+def existing(name: QueueName, differences: tuple[Difference, ...] = ()) -> ProvisionedQueue:
+    return ProvisionedQueue(name, QueueState.EXISTS, differences)
+
+
+def missing(name: QueueName) -> ProvisionedQueue:
+    return ProvisionedQueue(name, QueueState.MISSING)
+
+
+def created(name: QueueName) -> ProvisionedQueue:
+    return ProvisionedQueue(name, QueueState.CREATED)
+
+
 # The plan -------------------------------------------------------------------------------------------------------------
 
 
@@ -118,8 +127,8 @@ def test_a_plan_says_what_is_there_what_differs_and_what_would_be_made(
     planned = plan(administration, names(3))
     assert planned.namespace == administration.namespace
     assert planned.queues == (
-        Found(ZERO),
-        Found(
+        existing(ZERO),
+        existing(
             ONE,
             (
                 Difference("max_size_in_megabytes", "1024", "5120"),
@@ -129,9 +138,9 @@ def test_a_plan_says_what_is_there_what_differs_and_what_would_be_made(
                 Difference("requires_session", "true", "false"),
             ),
         ),
-        Missing(TWO),
+        missing(TWO),
     )
-    assert (planned.as_documented, planned.missing) == ((Found(ZERO),), (Missing(TWO),))
+    assert (planned.of(QueueState.EXISTS)[0], planned.of(QueueState.MISSING)) == (existing(ZERO), (missing(TWO),))
     assert [queue.name for queue in planned.different] == [ONE]
     assert queues_there(here) == before, "a plan changes nothing"
 
@@ -203,7 +212,7 @@ def test_queues_are_the_same_in_capitals(here: Site, administration: Administrat
     for name in (ZERO, ONE.title(), TWO.title()):
         here.do(lambda namespace, name=name: namespace.create_queue(as_documented(name)))  # type: ignore[misc]
     planned = plan(administration, [QueueName(ZERO.upper()), ONE])
-    assert [type(queue) for queue in planned.queues] == [Found, Found]
+    assert [queue.state for queue in planned.queues] == [QueueState.EXISTS] * 2
     assert [name.lower() for name in planned.extra] == [TWO]
 
 
@@ -212,9 +221,8 @@ def test_what_cannot_be_seen_is_part_of_the_plan(here: Site, administration: Adm
     here.arm(Fault(Action.DROP, Operation.MANAGE, entity=""))  # the list, in Resource Manager's words
     here.do(lambda namespace: namespace.create_queue(as_documented(ZERO)))
     planned = plan(administration, names(2))
-    assert planned.as_documented == (Found(ZERO),)
-    (unknown,) = planned.unknown
-    assert isinstance(unknown, Unknown)
+    assert planned.of(QueueState.EXISTS) == (existing(ZERO),)
+    (unknown,) = planned.of(QueueState.UNKNOWN)
     assert unknown.name == ONE
     assert isinstance(unknown.because, AdministrationUnavailable)
     assert isinstance(planned.unlisted, AdministrationUnavailable)
@@ -223,7 +231,7 @@ def test_what_cannot_be_seen_is_part_of_the_plan(here: Site, administration: Adm
 def test_what_is_out_of_reach_is_asked_once_and_not_for_every_queue(here: Site, administration: Administration) -> None:
     here.arm(Fault(Action.DROP, Operation.MANAGE))
     planned = plan(administration, names(10))
-    assert [queue.name for queue in planned.unknown] == names(10)
+    assert [queue.name for queue in planned.of(QueueState.UNKNOWN)] == names(10)
     assert isinstance(planned.unlisted, AdministrationUnreachable)
     with pytest.raises(NoBacklogQueue):
         provision(administration, planned, sleep=Sleep())
@@ -251,7 +259,7 @@ def test_every_line_of_a_plan_can_be_read(here: Site, administration: Administra
 
 def test_missing_queues_are_made_as_documented(here: Site, administration: Administration) -> None:  # P1, P2, P6
     done = provision(administration, plan(administration, names(10)), sleep=never)
-    assert done == Provisioned(administration.namespace, tuple(map(Created, names(10))))
+    assert done == Provisioned(administration.namespace, tuple(map(created, names(10))))
     assert (done.count, done.names, done.warnings()) == (10, tuple(names(10)), [])
     assert queues_there(here) == [as_documented(name) for name in names(10)]
 
@@ -307,7 +315,7 @@ def test_a_queue_that_was_created_after_the_plan_is_left_as_it_is(
     here.do(lambda namespace: namespace.create_queue(theirs))
     done = provision(administration, planned, sleep=never)
     assert [queue.name for queue in done.different] == [ZERO]
-    assert done.created == (Created(ONE),)
+    assert done.created == (created(ONE),)
     assert queues_there(here) == [theirs, as_documented(ONE)]
 
 
@@ -353,7 +361,7 @@ def test_a_queue_that_fails_is_tried_again_after_half_a_minute(
     sleep = Sleep()
     done = provision(administration, planned, sleep=sleep)
     assert sleep.pauses == [30.0, 30.0]
-    assert (done.created, done.dropped) == ((Created(ZERO), Created(ONE)), ())
+    assert (done.created, done.dropped) == ((created(ZERO), created(ONE)), ())
     assert queues_there(here) == [as_documented(ZERO), as_documented(ONE)]
 
 
@@ -389,7 +397,7 @@ def test_a_lost_answer_does_not_make_two(here: Site, administration: Administrat
     sleep = Sleep()
     done = provision(administration, planned, sleep=sleep)
     assert sleep.pauses == [30.0]
-    assert done.queues == (Found(ZERO),)
+    assert done.queues == (existing(ZERO),)
     assert queues_there(here) == [as_documented(ZERO)]
 
 
@@ -402,17 +410,17 @@ def test_an_outage_that_ends_in_time_costs_nothing_but_time(
     sleep = Sleep(lambda: None, lambda: here.do(lambda namespace: namespace.faults.end_outage()))
     done = provision(administration, planned, sleep=sleep)
     assert sleep.pauses == [30.0, 30.0], "all queues wait together, not one after the other"
-    assert done.created == tuple(map(Created, names(3)))
+    assert done.created == tuple(map(created, names(3)))
 
 
 def test_a_plan_made_during_an_outage_can_be_carried_out_after_it(here: Site, administration: Administration) -> None:
     here.do(lambda namespace: namespace.create_queue(as_documented(ONE)))
     here.go_out(Outage.DROP)
     planned = plan(administration, names(2))
-    assert [queue.name for queue in planned.unknown] == [ZERO, ONE]
+    assert [queue.name for queue in planned.of(QueueState.UNKNOWN)] == [ZERO, ONE]
     here.do(lambda namespace: namespace.faults.end_outage())
     done = provision(administration, planned, sleep=never)
-    assert done.queues == (Created(ZERO), Found(ONE))
+    assert done.queues == (created(ZERO), existing(ONE))
 
 
 def test_not_one_queue_is_an_error(here: Site, administration: Administration) -> None:  # P5
@@ -440,7 +448,7 @@ def test_a_name_that_a_topic_has_is_dropped(here: Site, administration: Administ
     here.do(lambda namespace: namespace.create_topic(TopicDescription(ZERO)))
     done = provision(administration, plan(administration, names(2)), sleep=Sleep())
     (dropped,) = done.dropped
-    assert isinstance(dropped, Dropped)
+    assert dropped.state is QueueState.FAILED
     assert (dropped.name, type(dropped.because)) == (ZERO, EntityConflict)
     assert done.names == (ONE,)
 

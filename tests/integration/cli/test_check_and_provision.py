@@ -349,7 +349,7 @@ def test_a_queue_that_cannot_be_created_is_reported_with_the_number_of_the_other
     done = syphon("provision", "-c", write(tmp_path, *strings(emulator)), "--json")
     (pair,) = json.loads(done.stdout)["pairs"]
     assert (done.returncode, pair["count"]) == (1, 1)
-    assert [(queue["name"], queue["state"]) for queue in pair["queues"]] == [(ZERO, "made"), (ONE, "left out")]
+    assert [(queue["name"], queue["state"]) for queue in pair["queues"]] == [(ZERO, "created"), (ONE, "failed")]
     assert "Not this one" in pair["queues"][1]["error"]
 
 
