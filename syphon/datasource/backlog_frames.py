@@ -21,7 +21,7 @@ from syphon.config import ConfigLike, settings_of
 from syphon.ledger import Ledger
 from syphon.model import SyphonError, first_line
 from syphon.servicebus import Peeked, connected, peek_pages
-from syphon.spark import access_to
+from syphon.spark import access_to, check_python
 
 from .message_batches import STATES, in_batches
 
@@ -238,12 +238,13 @@ def _moment(seconds: float | None) -> datetime | None:
 
 
 @contextmanager
-def looking() -> Iterator[None]:
-    """Raises an error of a task as BacklogUnseen, without the long stack trace that Spark adds."""
+def looking(spark: SparkSession) -> Iterator[None]:
+    """Raises an error of a task as BacklogUnseen or PythonUnusable, without the long stack trace that Spark adds."""
     from pyspark.errors import PySparkException
 
     try:
         yield
     except PySparkException as error:
+        check_python(spark, error)
         words = re.findall(r"^syphon\.[\w.]+: (.+)$", str(error), re.MULTILINE)
         raise BacklogUnseen(words[-1] if words else first_line(error)) from None

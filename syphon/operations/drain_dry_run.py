@@ -265,7 +265,7 @@ def _look(config: Config, chosen: list[SelectedQueue], options: DrainOptions, se
     with spark_session(config.pipeline, "syphon drain --dry-run", given=session) as spark:
         movable = backlog_frame(spark, chosen).where("state IN ('active', 'deferred')").persist()
         try:
-            with looking():
+            with looking(spark):
                 everything = movable.count()
             frame = movable.where(options.messages.sql())
             destinations, refused = with_renames(summary(frame), chosen), dead_letter_previews(frame)

@@ -298,7 +298,7 @@ def _peeked(spark: SparkSession, reach: Reach) -> Iterator[DataFrame]:
     """One peek at everything; the queries read its result."""
     frame = backlog_frame(spark, reach.queues).persist()
     try:
-        with looking():
+        with looking(spark):
             frame.count()
         yield frame
     finally:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from .connect import warn_of_plain_connection as warn_of_plain_connection
     from .jobs import JobResult as JobResult
     from .jobs import Jobs as Jobs
+    from .jobs import PythonUnusable as PythonUnusable
+    from .jobs import check_python as check_python
     from .jobs import new_job as new_job
     from .session import active_session as active_session
     from .session import check_session as check_session
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 else:
     _MODULES = {
         "connect": ("warn_of_plain_connection",),
-        "jobs": ("JobResult", "Jobs", "new_job"),
+        "jobs": ("JobResult", "Jobs", "PythonUnusable", "check_python", "new_job"),
         "session": ("active_session", "check_session", "session_for_queries", "spark_session"),
         "session_access": (
             "CONNECT",

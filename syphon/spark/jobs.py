@@ -10,17 +10,18 @@ only.
 from __future__ import annotations
 
 import re
+import sys
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from syphon.config import PairSettings
 from syphon.control import ControlServer, HandOver, QueueAttempt, SlotReport
 from syphon.ledger import Attempt, LedgerWriter, OpenJob
-from syphon.model import Counters, first_line
+from syphon.model import Counters, SyphonError, first_line
 from syphon.servicebus import SideFault
 from syphon.time_budget import JOB_SETTLES_WITHIN
 from syphon.transfer import DestinationBackoff, Ended, PumpOptions, wall_clock
@@ -36,6 +37,12 @@ if TYPE_CHECKING:
 
 _CANCELLED = re.compile(r"\bcancell?ed\b", re.IGNORECASE)
 """What Spark says of a job that somebody has cancelled, in all its versions and on Connect."""
+_NO_PYTHON = re.compile(r"""No module named '([\w.]+)'|PYTHON_VERSION_MISMATCH|Cannot run program "[^"]+"[^\n]*""")
+"""What Spark says if the Python of its executors cannot run a slot."""
+
+
+class PythonUnusable(SyphonError):
+    """The Python of Spark's executors cannot run a slot. No retry helps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,8 @@ class JobResult:
     """Why Spark gave the job up; empty if it did not."""
     is_cancelled: bool = False
     """Whether somebody cancelled it in Spark: in its web UI, with `cancelJobGroup`, or with `interruptAll`."""
+    is_python_unusable: bool = False
+    """Whether the Python of Spark's executors cannot run a slot: another job would fail in the same way."""
 
     @property
     def killed(self) -> tuple[SlotReport, ...]:
@@ -137,21 +146,23 @@ class Jobs:
         names = tuple(handed.queue for handed in queues)
         self._ledger_writer.open_job(OpenJob(job, pair.name, names, len(options), wall_clock()))
         self._control_server.open_job(job, tuple(queues))
-        files, failure, is_cancelled = self._run(pair.name, names, assignments)
-        if failure:
+        files, ended = self._run(pair.name, names, assignments)
+        if ended.spark_error:
             self._control_server.settle_job(job, JOB_SETTLES_WITHIN)
         reports = tuple(self._control_server.close_job(job))
         self._ledger_writer.close_job(job, files, [row for report in reports for row in _attempts(report)])
-        return JobResult(reports, failure, is_cancelled)
+        return replace(ended, reports=reports)
 
     def _run(
         self, pair: str, queues: Sequence[str], assignments: list[SlotAssignment]
-    ) -> tuple[list[bytes], str, bool]:
-        """Runs the slots. Returns their packed rows; why there are none if Spark gave up; whether it was told to."""
+    ) -> tuple[list[bytes], JobResult]:
+        """Runs the slots. Returns their packed rows, and how the job ended, still without their reports."""
         what = queues[0] if len(queues) == 1 else f"{len(queues)} queues of {pair}"
         self._access.describe_job(pair, what)
         try:
-            return run_tasks(self._spark, slot_task(assignments), len(assignments)), "", False
+            return run_tasks(self._spark, slot_task(assignments), len(assignments)), JobResult(())
+        except PythonUnusable as error:
+            return [], JobResult((), str(error), is_python_unusable=True)
         except Exception as error:
             text = _reason(error)
             if self._access.is_lost():
@@ -160,18 +171,23 @@ class Jobs:
             what_happened = (
                 f"the job on {what} was cancelled in Spark" if is_cancelled else f"Spark gave up a job on {what}"
             )
-            return [], f"{what_happened}: {text}. No message is lost: those in flight are redelivered.", is_cancelled
+            told = f"{what_happened}: {text.rstrip('.')}. No message is lost: those in flight are redelivered."
+            return [], JobResult((), told, is_cancelled)
 
 
 def _reason(error: Exception) -> str:
-    """The first line of what Spark says. Of an error in the JVM, Python only says which call it was raised by."""
+    """The first line of what Spark says."""
+    return first_line(_full_text(error))
+
+
+def _full_text(error: Exception) -> str:
+    """What Spark says. Of an error in the JVM, Python only says which call it was raised by."""
     from py4j.protocol import Py4JError, Py4JJavaError
 
-    text = str(error)
     if isinstance(error, Py4JJavaError):
         with suppress(Py4JError, OSError, AttributeError):  # the JVM may be gone
-            text = error.java_exception.getMessage() or text
-    return first_line(text)
+            return str(error.java_exception.getMessage() or error)
+    return str(error)
 
 
 def new_job() -> str:
@@ -202,8 +218,50 @@ def _attempts(report: SlotReport) -> list[Attempt]:
 
 
 def run_tasks(spark: SparkSession, task: Task, count: int) -> list[bytes]:
-    """Runs `count` tasks; each gets its number. Spark evaluates each exactly once: each evaluation is a transfer."""
+    """Runs `count` tasks; each gets its number. Spark evaluates each exactly once: each evaluation is a transfer.
+
+    Raises PythonUnusable, and what Spark raises.
+    """
+    try:
+        return _run_tasks(spark, task, count)
+    except Exception as error:
+        check_python(spark, error)
+        raise
+
+
+def _run_tasks(spark: SparkSession, task: Task, count: int) -> list[bytes]:
     return on_frame(spark, task, count) if is_connect(spark) else on_core(spark.sparkContext, task, count)
+
+
+def check_python(spark: SparkSession, error: Exception) -> None:
+    """Raises PythonUnusable if a task has failed because the executors' Python cannot run it.
+
+    Without that, each retry would fail in the same way, and Spark's text names neither interpreter nor setting.
+    """
+    found = _NO_PYTHON.search(_full_text(error))
+    if found is None:
+        return
+    what = f"has no module '{found[1]}'" if found[1] else f"cannot be used ({_reason(error).rstrip('.')})"
+    place = "on the Spark Connect server" if is_connect(spark) else "before the session is made"
+    raise PythonUnusable(
+        f"The Python of Spark's executors, {_executors_python(spark)}, {what}. Set PYSPARK_PYTHON {place} (or "
+        f"spark.pyspark.python in pipeline.spark) to one like {sys.executable}, which has what docs/clusters.md lists."
+    ) from error
+
+
+def _executors_python(spark: SparkSession) -> str:
+    """The interpreter of the executors, as it names itself if it runs at all."""
+
+    def named(numbers: Iterable[int]) -> Iterator[bytes]:  # Spark ships its code: it needs no module of syphon
+        import sys
+
+        for _ in numbers:
+            yield f"{sys.executable} ({sys.version.split()[0]})".encode()
+
+    try:
+        return _run_tasks(spark, named, 1)[0].decode()
+    except Exception:
+        return "whose name is unknown" if is_connect(spark) else str(spark.sparkContext.pythonExec)
 
 
 def on_core(context: SparkContext, task: Task, count: int) -> list[bytes]:

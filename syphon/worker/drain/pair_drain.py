@@ -154,6 +154,8 @@ class PairDrain:
                 return self._fail(result.fault)
             if result.is_cancelled:
                 return self._end(DrainEvent.TOLD_TO_STOP, result.spark_error)
+            if result.is_python_unusable:
+                return self._end(DrainEvent.BROKEN, result.spark_error)
             for queue in self._queues_to_serve:
                 is_stuck = queue.attempts and queue.is_stuck and self._has_tried_enough()
                 if is_stuck or (not result.counters.moved and self._only_waits(queue)):

@@ -102,7 +102,7 @@ def test_no_key_is_in_a_row_or_a_plan(bench: Bench, spark: SparkSession) -> None
 def test_an_error_of_a_task_is_reported_in_one_sentence(bench: Bench, spark: SparkSession) -> None:
     fault = Fault(Action.ERROR, Operation.MANAGE, FIRST, condition="amqp:not-allowed", description="No looking.")
     bench.emulator.call(lambda: bench.secondary.faults.add(fault))
-    with pytest.raises(BacklogUnseen) as caught, looking():
+    with pytest.raises(BacklogUnseen) as caught, looking(spark):
         backlog_frame(spark, bench.assignments()).count()
     assert str(caught.value) == f"amqp:not-allowed: '{FIRST}' cannot be peeked at: No looking. (status 400)"
 
