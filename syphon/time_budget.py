@@ -196,6 +196,12 @@ MERGE_LONGEST_WAIT = 600.0
 
 # --- Spark -----------------------------------------------------------------------------------------------------------
 
+EXECUTORS_REGISTER_WITHIN = 15.0
+"""A new session of a cluster has its first executors; until then a job waits to know how many slots there are."""
+EXECUTORS_SETTLE = 2.0
+"""No other executor has registered: a job starts with those that are there."""
+EXECUTORS_CHECK_EVERY = 0.1
+"""Executors are counted."""
 SPARK_CHECK_EVERY = 0.5
 """The watch checks the JVM."""
 CONNECT_ASK_EVERY = 2.0

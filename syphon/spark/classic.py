@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -25,7 +26,12 @@ from typing import IO, TYPE_CHECKING, Any
 from syphon.config import PipelineSettings
 from syphon.control import Ending
 from syphon.model import SyphonError
-from syphon.time_budget import JVM_IS_GONE_WITHIN
+from syphon.time_budget import (
+    EXECUTORS_CHECK_EVERY,
+    EXECUTORS_REGISTER_WITHIN,
+    EXECUTORS_SETTLE,
+    JVM_IS_GONE_WITHIN,
+)
 
 from . import jvm_archive
 from .java import java_environment
@@ -114,6 +120,7 @@ class ClassicAccess:
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
+        self._inherited: Any = None
 
     def setting(self, key: str, default: str) -> str:
         return str(self._session.sparkContext.getConf().get(key, default))
@@ -140,13 +147,46 @@ class ClassicAccess:
             raise
 
     def most_slots(self) -> int:
-        return int(self._session.sparkContext.defaultParallelism)
+        """What the registered executors run at once. `defaultParallelism` may be any number that a user has set."""
+        found, since = self._places(), time.monotonic()
+        while self._is_new and (not found or time.monotonic() - since < EXECUTORS_SETTLE):
+            time.sleep(EXECUTORS_CHECK_EVERY)
+            if (places := self._places()) != found:
+                found, since = places, time.monotonic()
+        if self.setting("spark.dynamicAllocation.enabled", "false").strip().lower() == "true":
+            found *= 2  # tasks that wait make Spark ask for executors
+        return max(1, found)
+
+    def _places(self) -> int:
+        from py4j.protocol import Py4JError
+
+        context = self._session.sparkContext
+        try:
+            core = context._jsc.sc()
+            return int(core.maxNumConcurrentTasks(core.resourceProfileManager().defaultResourceProfile()))
+        except Py4JError:  # a managed platform may forbid the call
+            return int(context.defaultParallelism)
+
+    @property
+    def _is_new(self) -> bool:
+        """Whether executors of a cluster may still be about to register for the first time."""
+        context = self._session.sparkContext
+        age = time.time() - context.startTime / 1000
+        return cores_of(str(context.master)) is None and age < EXECUTORS_REGISTER_WITHIN
+
+    def inherit(self) -> None:
+        self._inherited = self._session.sparkContext._jsc.sc().getLocalProperties().clone()
 
     def describe_job(self, pair: str, what: str) -> None:
         context = self._session.sparkContext
+        if self._inherited is not None:
+            context._jsc.sc().setLocalProperties(self._inherited.clone())
         # Each pair has a scheduler pool of its own: in the common pool, jobs wait for each other.
-        context.setLocalProperty("spark.scheduler.pool", pair)
-        context.setJobDescription(f"syphon: {what}")
+        for key, ours in (("spark.scheduler.pool", pair), ("spark.jobGroup.id", f"syphon {pair}")):
+            if context.getLocalProperty(key) is None:
+                context.setLocalProperty(key, ours)
+        of_caller = context.getLocalProperty("spark.job.description")
+        context.setJobDescription(f"{of_caller} – syphon: {what}" if of_caller else f"syphon: {what}")
 
     def is_lost(self) -> bool:
         from py4j.protocol import Py4JError

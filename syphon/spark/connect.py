@@ -3,7 +3,7 @@
 There is no `sparkContext` and no JVM. So a job is a DataFrame with `mapInArrow` instead of an RDD (`jobs`), the
 code of syphon travels as an artifact, a small job finds the number of slots, and `ConnectWatch` notices the loss of the
 server by asking it.
-Scheduler pools and job descriptions do not exist: jobs of several pairs share the server's own scheduling.
+Scheduler pools and job descriptions do not exist: jobs of several pairs share the server's own scheduling. Tags do.
 
 The plan of a job carries the pickled task to the server, connection strings included (docs/clusters.md).
 """
@@ -33,7 +33,7 @@ from syphon.time_budget import (
 )
 
 from .classic import SparkNotStarted
-from .session_access import ControlHost, SparkLost, SparkWatch, package_zip, shown_master
+from .session_access import ControlHost, SparkLost, SparkWatch, cores_of, package_zip, shown_master
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -217,6 +217,7 @@ class ConnectAccess:
 
     def __init__(self, session: SparkSession) -> None:
         self._session: Any = session  # its client is not declared on the classic class
+        self._inherited: frozenset[str] = frozenset()
 
     def setting(self, key: str, default: str) -> str:
         from pyspark.errors import PySparkException
@@ -235,10 +236,17 @@ class ConnectAccess:
         from pyspark.sql import functions as f
 
         parts = self._session.range(0, MOST_PARTITIONS).select(f.spark_partition_id().alias("part"))
-        return int(parts.agg(f.max("part")).collect()[0][0]) + 1
+        found = int(parts.agg(f.max("part")).collect()[0][0]) + 1
+        # A user may have set any number of partitions. Of a cluster, nothing else is known here.
+        return min(found, cores_of(self.setting("spark.master", "")) or found)
 
-    def describe_job(self, pair: str, what: str) -> None:
-        """Connect has neither pools nor descriptions."""
+    def inherit(self) -> None:
+        self._inherited = frozenset(self._session.getTags())
+
+    def describe_job(self, pair: str, what: str) -> None:  # noqa: ARG002
+        """Connect has neither pools nor descriptions. It has tags: `interruptTag` stops the jobs of a pair."""
+        for tag in {*self._inherited, f"syphon-{pair}"}:
+            self._session.addTag(tag)
 
     def is_lost(self) -> bool:
         """Asks the server. If it is unreachable, that takes minutes: the watch notices sooner, and ends the drain."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from syphon.config import PairSettings
 from syphon.control import ControlServer, HandOver, QueueAttempt, SlotReport
 from syphon.ledger import Attempt, LedgerWriter, OpenJob
-from syphon.model import Counters, SyphonError, first_line
+from syphon.model import Counters, SyphonError, first_line, plural
 from syphon.servicebus import SideFault
 from syphon.time_budget import JOB_SETTLES_WITHIN
 from syphon.transfer import DestinationBackoff, Ended, PumpOptions, wall_clock
@@ -107,12 +107,13 @@ class Jobs:
     def __init__(self, spark: SparkSession, control_server: ControlServer, ledger_writer: LedgerWriter) -> None:
         self._spark = spark
         self._access = access_to(spark)
+        self._access.inherit()
         self._control_server = control_server
         self._ledger_writer = ledger_writer
 
     @cached_property
     def most_slots(self) -> int:
-        """How many tasks Spark runs at once."""
+        """How many tasks Spark runs at once. It is counted again after each job: executors join and leave."""
         return self._access.most_slots()
 
     def warm_up(self) -> None:
@@ -147,6 +148,7 @@ class Jobs:
         self._ledger_writer.open_job(OpenJob(job, pair.name, names, len(options), wall_clock()))
         self._control_server.open_job(job, tuple(queues))
         files, ended = self._run(pair.name, names, assignments)
+        self.__dict__.pop("most_slots", None)
         if ended.spark_error:
             self._control_server.settle_job(job, JOB_SETTLES_WITHIN)
         reports = tuple(self._control_server.close_job(job))
@@ -158,7 +160,8 @@ class Jobs:
     ) -> tuple[list[bytes], JobResult]:
         """Runs the slots. Returns their packed rows, and how the job ended, still without their reports."""
         what = queues[0] if len(queues) == 1 else f"{len(queues)} queues of {pair}"
-        self._access.describe_job(pair, what)
+        slots = plural(len(assignments), "slot")
+        self._access.describe_job(pair, f"{what}, {slots}. Cancel it to stop a drain; no message is lost")
         try:
             return run_tasks(self._spark, slot_task(assignments), len(assignments)), JobResult(())
         except PythonUnusable as error:

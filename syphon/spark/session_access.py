@@ -54,7 +54,12 @@ class SparkAccess(Protocol):
         """
 
     def most_slots(self) -> int:
-        """How many tasks run at once."""
+        """How many tasks run at once, with the executors that Spark has at the time of the call."""
+
+    def inherit(self) -> None:
+        """Remembers what the calling thread has set for its jobs: group, tags, pool, description. It may cancel ours by
+        them, although they run in other threads.
+        """
 
     def describe_job(self, pair: str, what: str) -> None:
         """Says what the next job of this thread is for. Jobs of different pairs must not wait for each other."""

@@ -73,11 +73,13 @@ import json, os, signal, sys
 from pyspark.sql import SparkSession
 import syphon
 from syphon.datasource import backlog
+from syphon.spark import access_to
 
 settings = {"spark.executor.memory": "512m", "spark.ui.enabled": "false", "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.host": "127.0.0.1"}
-builder = SparkSession.builder.master("local-cluster[1,1,512]")
+            "spark.driver.host": "127.0.0.1", "spark.default.parallelism": "64"}
+builder = SparkSession.builder.master("local-cluster[1,3,512]")
 spark = builder.config(map=settings).getOrCreate()
+places = access_to(spark).most_slots()
 
 def parent_of(pid):
     return int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
@@ -94,16 +96,17 @@ found = [syphon.inspect("config.yaml", spark).messages, syphon.drain("config.yam
 first = executor()
 os.kill(first, signal.SIGKILL)
 second = executor()  # a new executor, which fetches all files of the session
-found += [backlog(spark, "config.yaml").count(), first != second]
+found += [backlog(spark, "config.yaml").count(), first != second, places]
 spark.stop()
 print(json.dumps(found))
 """
 
 
 def test_a_session_on_a_cluster_can_be_used_again_and_again_and_its_new_executors_too(pair: EmulatedPair) -> None:  # X6
+    """It has as many slots as its executors have cores, whatever parallelism a user has set."""
     pair.put([aliased(number, "orders") for number in range(20)])
     pair.config("config.yaml")
     script = run_script(pair, "session", SESSION, SPARK_LOCAL_IP="127.0.0.1")
     code, out = script.end(400)
     assert code == 0, script.said
-    assert json.loads(out) == [20, 20, 0, True]
+    assert json.loads(out) == [20, 20, 0, True, 3]

@@ -195,6 +195,39 @@ def check_functions(process: Running) -> None:
     assert re.search(r"/syphon-[0-9a-f]{12}\.zip/syphon/__init__\.py$", found[7])  # tasks run the code of the client
 
 
+CANCELLED = """
+import dataclasses, json, sys
+import syphon
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.remote(sys.argv[2]).getOrCreate()
+spark.addTag("nightly")  # the drain's jobs run in other threads, and have it all the same
+
+def cancel(progress):
+    if progress.moved > 200:
+        spark.interruptTag("nightly")
+
+summary = syphon.drain(sys.argv[1], spark, rate="300/s", progress=cancel)
+(queue,) = summary.queues
+print(json.dumps([queue.state, queue.error, dataclasses.asdict(summary.account)]))
+"""
+
+
+def test_a_drain_whose_job_is_interrupted_by_a_tag_of_the_caller_stops_and_counts_every_message(
+    server: ConnectServer, tmp_path: Path
+) -> None:
+    with emulated_pair(tmp_path, queues=1) as pair:
+        pair.put([aliased(number, "orders") for number in range(3000)])
+        process = run_script(pair, "cancelled", CANCELLED, str(pair.config()), server.url)
+        code, out = process.end()
+        assert code == 0, process.said
+        state, error, account = json.loads(out)
+        arrived = sum(pair.arrived("orders").values())
+    assert (state, "was cancelled in Spark" in error) == ("stopped", True)
+    assert account["forwarded"] <= arrived <= account["forwarded"] + account["unaccounted"]
+    assert account["received"] == account["forwarded"] + account["left"] + account["unaccounted"]
+
+
 REMOTE_LEDGER = """
 import sys
 import syphon

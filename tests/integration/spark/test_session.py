@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ import pytest
 
 from syphon.config import PipelineSettings
 from syphon.ledger import packed_file
-from syphon.spark.classic import _environment
+from syphon.spark.classic import ClassicAccess, _environment
 from syphon.spark.session import LARGEST_DIRECT_RESULT, SparkUnusable, check_session, spark_settings
 from syphon.spark.session_access import cores_of
 from syphon.worker.pair_worker import MOST_OUTCOMES
@@ -120,3 +121,40 @@ def test_the_environment_of_the_caller_is_as_before_when_spark_has_started(
         assert (os.environ["PYTHONSAFEPATH"], os.environ["SPARK_LOCAL_IP"]) == ("1", "127.0.0.1")
     assert {name: os.environ.get(name) for name in names} == before
     assert "PYSPARK_SUBMIT_ARGS" not in os.environ  # a session has been started in this process
+
+
+def described(spark: SparkSession, **of_caller: str) -> dict[str, str | None]:
+    """What Spark knows of a job of ours whose caller has set these properties in its own thread."""
+    context, access = spark.sparkContext, ClassicAccess(spark)
+    names = ("spark.jobGroup.id", "spark.job.description", "spark.scheduler.pool", "spark.job.tags")
+    for name in of_caller:
+        context.setLocalProperty(name, of_caller[name])
+    try:
+        access.inherit()
+    finally:
+        for name in of_caller:
+            context.setLocalProperty(name, None)  # type: ignore[arg-type]
+
+    def of_job() -> dict[str, str | None]:
+        access.describe_job("contoso", "2 queues of contoso")
+        return {name: context.getLocalProperty(name) for name in names}
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(of_job).result()
+
+
+def test_a_job_has_a_group_and_a_pool_of_its_pair_and_says_what_it_is_for(spark: SparkSession) -> None:
+    assert described(spark) == {
+        "spark.jobGroup.id": "syphon contoso",
+        "spark.job.description": "syphon: 2 queues of contoso",
+        "spark.scheduler.pool": "contoso",
+        "spark.job.tags": None,
+    }
+
+
+def test_a_job_keeps_the_group_the_tags_and_the_description_of_its_caller(spark: SparkSession) -> None:
+    of_caller = {"spark.jobGroup.id": "nightly", "spark.job.tags": "a,b", "spark.scheduler.pool": "own"}
+    assert described(spark, **of_caller, **{"spark.job.description": "The nightly drain"}) == {
+        **of_caller,
+        "spark.job.description": "The nightly drain – syphon: 2 queues of contoso",
+    }

@@ -81,11 +81,18 @@ def test_a_drain_whose_job_is_cancelled_in_spark_stops_and_counts_every_message(
     """Its slots go on until they hear of it: the summary waits for what they have done."""
     pair.put([aliased(number, "orders") for number in range(MESSAGES)])
 
+    context = spark.sparkContext
+
     def cancel(progress: DrainProgress) -> None:
         if progress.moved > 200:
-            spark.sparkContext.cancelAllJobs()
+            context.cancelJobGroup("nightly")
 
-    summary = syphon.drain(pair.config(), spark, rate="300/s", progress=cancel)
+    context.setJobGroup("nightly", "Of the caller")  # the drain's jobs run in other threads, and are in it all the same
+    try:
+        summary = syphon.drain(pair.config(), spark, rate="300/s", progress=cancel)
+    finally:
+        for name in ("spark.jobGroup.id", "spark.job.description"):
+            context.setLocalProperty(name, None)  # type: ignore[arg-type]
     arrived = sum(pair.arrived("orders").values())
     account = summary.account
     assert account.forwarded <= arrived <= account.forwarded + account.unaccounted

@@ -37,7 +37,7 @@ class Scene:
         self.report = SlotReport(
             pair=PAIR.name, job="job-1", slot=0, attempt=0, started_at=0, queues=(counted,), finished=True
         )
-        access = SimpleNamespace(describe_job=lambda *_: None, is_lost=lambda: self.is_spark_lost)
+        access = SimpleNamespace(inherit=lambda: None, describe_job=lambda *_: None, is_lost=lambda: self.is_spark_lost)
         monkeypatch.setattr(jobs_module, "access_to", lambda _: access)
         monkeypatch.setattr(jobs_module, "run_tasks", self.run_tasks)
         control = SimpleNamespace(
