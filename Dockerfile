@@ -1,6 +1,8 @@
-# One image for worker, drain and Spark's executors:
+# One image for worker, drain and Spark's executors, and a small one with the emulator alone:
 #   docker build -t syphon .
 #   docker run --rm -v "$PWD/config.yaml:/etc/syphon/config.yaml:ro" syphon check -c /etc/syphon/config.yaml
+#   docker build -t syphon-emulator --target emulator .
+#   docker run --rm -p 127.0.0.1:5672:5672 -p 127.0.0.1:5300:5300 syphon-emulator
 # The same image again next month needs the same base: --build-arg BASE=python:3.12-slim-bookworm@sha256:…
 # Without executors on Kubernetes, Spark's client for it is not needed: --build-arg SPARK_ON=
 
@@ -37,6 +39,33 @@ RUN apt-get update \
     && install -d -o syphon -g syphon -m 750 /var/lib/syphon \
     && install -d /etc/syphon/secrets \
     && /tmp/strip-system.sh
+
+# hadolint ignore=DL3006
+FROM ${BASE} AS emulator-packages
+WORKDIR /src
+COPY pyproject.toml README.md LICENSE ./
+COPY docker ./docker
+COPY syphon ./syphon
+RUN docker/install.sh . /opt/syphon docker/emulator/requirements.lock
+
+# Ports, CONFIG_PATH and the last line of the log are those of Microsoft's emulator: Testcontainers modules start it by name.
+FROM scratch AS emulator
+# hadolint ignore=DL3067
+COPY --from=system / /
+COPY --from=emulator-packages /opt/syphon /opt/syphon
+COPY --chmod=755 docker/emulator/entrypoint.sh /usr/local/bin/entrypoint
+COPY --chmod=644 docker/emulator/Config.json /ServiceBus_Emulator/ConfigFiles/
+ENV PATH=/opt/syphon/bin:/usr/local/bin:/usr/bin:/bin \
+    LANG=C.UTF-8 \
+    CONFIG_PATH=/ServiceBus_Emulator/ConfigFiles/Config.json \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1
+USER 10001:10001
+WORKDIR /var/lib/syphon
+EXPOSE 5672 5300
+HEALTHCHECK --interval=5s --start-period=30s \
+    CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:5300/health', timeout=2)"]
+ENTRYPOINT ["tini", "--", "entrypoint"]
 
 # From nothing: what the stages above have removed is in no layer.
 FROM scratch

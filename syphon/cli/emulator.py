@@ -49,8 +49,23 @@ STOP_WITHIN = 1.5
     is_flag=True,
     help="Serve TLS, with a newly created certificate authority that clients must trust.",
 )
+@click.option(
+    "--host",
+    metavar="ADDRESS",
+    help="The address that all namespaces listen on: 0.0.0.0 in a container. Whoever reaches it knows the default key. "
+    "[default: as the settings file says, otherwise 127.0.0.1]",
+)
+@click.option("--ready-line", metavar="TEXT", help="A last line to print when ready, for programs that wait for it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON when ready, instead of text.")
-def emulator(namespaces: tuple[str, ...], config: Path | None, state: Path | None, tls: bool, as_json: bool) -> None:
+def emulator(
+    namespaces: tuple[str, ...],
+    config: Path | None,
+    state: Path | None,
+    tls: bool,
+    host: str | None,
+    ready_line: str | None,
+    as_json: bool,
+) -> None:
     """Run a local Service Bus for the official clients, without Azure.
 
     Prints a connection string per namespace when ready. Ctrl-C stops it. For development and tests only: it listens
@@ -70,11 +85,20 @@ def emulator(namespaces: tuple[str, ...], config: Path | None, state: Path | Non
       syphon emulator --state ./state
     """
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
-    settings = _settings(namespaces, config, state, tls)
-    raise SystemExit(_run(_serve(settings, _announce_json if as_json else _announce)))
+    settings = _settings(namespaces, config, state, tls, host)
+
+    def announce(running: Emulator) -> None:
+        (_announce_json if as_json else _announce)(running)
+        if ready_line is not None:
+            click.echo(ready_line)
+        sys.stdout.flush()
+
+    raise SystemExit(_run(_serve(settings, announce)))
 
 
-def _settings(options: tuple[str, ...], config: Path | None, state: Path | None, tls: bool) -> EmulatorSettings:
+def _settings(
+    options: tuple[str, ...], config: Path | None, state: Path | None, tls: bool, host: str | None
+) -> EmulatorSettings:
     from pydantic import ValidationError
 
     from syphon.emulator import (
@@ -90,6 +114,8 @@ def _settings(options: tuple[str, ...], config: Path | None, state: Path | None,
         named = [parse_namespace_option(option) for option in options]
         settings = load_settings(config) if config else default_settings()
         namespaces = _merged(settings.namespaces if config or not named else [], named)
+        if host is not None:
+            namespaces = [namespace.model_copy(update={"host": host}) for namespace in namespaces]
         return EmulatorSettings(
             namespaces=with_default_ports(namespaces),
             state=state or settings.state,
@@ -182,10 +208,9 @@ def _announce(emulator: Emulator) -> None:
     for namespace in emulator.namespaces:
         click.echo(f"\n{namespace.name}")
         click.echo(f"  connection string  {namespace.connection_string}")
-        click.echo(f"  HTTP               {scheme}://{namespace.settings.host}:{namespace.http_port}")
+        click.echo(f"  HTTP               {scheme}://{namespace.settings.reachable_as}:{namespace.http_port}")
     if emulator.ca_file:
         click.echo(f"\nClients must trust this certificate authority: {emulator.ca_file}")
-    sys.stdout.flush()
 
 
 def _announce_json(emulator: Emulator) -> None:
@@ -203,7 +228,6 @@ def _announce_json(emulator: Emulator) -> None:
     if emulator.ca_file:
         ready["ca_file"] = str(emulator.ca_file)
     click.echo(json.dumps(ready, separators=(",", ":")))
-    sys.stdout.flush()
 
 
 def _run(main: Coroutine[Any, Any, ExitCode]) -> ExitCode:

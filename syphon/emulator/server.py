@@ -55,7 +55,7 @@ class RunningNamespace:
         """The connection string for a policy."""
         policy = self.namespace.access.policies[policy_name]
         return (
-            f"Endpoint=sb://{self.settings.host}:{self.amqp_port};SharedAccessKeyName={policy.name};"
+            f"Endpoint=sb://{self.settings.reachable_as}:{self.amqp_port};SharedAccessKeyName={policy.name};"
             f"SharedAccessKey={policy.key};UseDevelopmentEmulator=true;"
         )
 
@@ -201,7 +201,14 @@ class Emulator:
     def _make(self, settings: NamespaceSettings) -> RunningNamespace:
         journal = self._state.journal(settings.name) if self._state is not None else NoJournal()
         policies = tuple(Policy(p.name, p.key.get_secret_value(), p.claims) for p in settings.policies)
-        identity = NamespaceIdentity(settings.name, settings.host, settings.tier, policies, settings.accept_any_jwt)
+        identity = NamespaceIdentity(
+            settings.name,
+            settings.reachable_as,
+            settings.tier,
+            policies,
+            settings.accept_any_jwt,
+            any_host=settings.listens_everywhere,
+        )
         namespace = BrokerNamespace(identity, self.clock, journal, self.settings.seed)
         running = RunningNamespace(settings, namespace)
         if isinstance(journal, SqliteJournal):

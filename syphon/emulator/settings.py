@@ -61,6 +61,16 @@ class NamespaceSettings(Settings):
     queues: Annotated[list[QueueSettings], unique("name", "queue")] = Field(default_factory=list)
     topics: Annotated[list[TopicSettings], unique("name", "topic")] = Field(default_factory=list)
 
+    @property
+    def listens_everywhere(self) -> bool:
+        """Whether it listens on all addresses of its machine, as in a container: clients have their names for it."""
+        return self.host in ("0.0.0.0", "::")  # noqa: S104  compared, not bound
+
+    @property
+    def reachable_as(self) -> str:
+        """The host to name in connection strings and texts."""
+        return "localhost" if self.listens_everywhere else self.host
+
     @model_validator(mode="after")
     def _entities_fit(self) -> Self:
         if faults := list(namespace_faults(self.queues, self.topics, self.tier)):

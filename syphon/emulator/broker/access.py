@@ -61,7 +61,7 @@ class Access:
 
     def __init__(
         self,
-        hosts: Iterable[str],
+        hosts: Iterable[str] | None,
         policies: Iterable[Policy],
         accept_any_jwt: bool,
         rules_of: Callable[[str], tuple[AuthorizationRule, ...]],
@@ -69,7 +69,7 @@ class Access:
     ) -> None:
         self.seconds = seconds
         self.policies = {policy.name: policy for policy in policies}
-        self._hosts = frozenset(host.lower() for host in hosts)
+        self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
         self._accept_any_jwt = accept_any_jwt
         self._rules_of = rules_of
 
@@ -135,7 +135,7 @@ class Access:
             host = (parts.hostname or "").lower()
         except ValueError:  # such as half an IPv6 address
             raise Unauthorized(f"InvalidAudience: the {what} '{uri}' is no address.") from None
-        if host not in self._hosts:
+        if self._hosts is not None and host not in self._hosts:
             raise Unauthorized(f"InvalidAudience: the {what} '{uri}' names '{host}', which is not this namespace.")
         return parts.path.strip("/").lower()
 

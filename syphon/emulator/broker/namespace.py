@@ -41,6 +41,8 @@ class NamespaceIdentity:
     tier: Tier
     policies: tuple[Policy, ...]
     accept_any_jwt: bool
+    any_host: bool = False
+    """Whether tokens may name any host: in a container the emulator does not know what its clients call it."""
 
 
 class BrokerNamespace:
@@ -56,7 +58,9 @@ class BrokerNamespace:
         self.counters = OperationCounters()
         self.faults = FaultInjector(clock, seed)
         hosts = {self.name, f"{self.name}.servicebus.windows.net", self.host, "localhost", "127.0.0.1", "::1"}
-        self.access = Access(hosts, identity.policies, identity.accept_any_jwt, self._rules_of)
+        self.access = Access(
+            None if identity.any_host else hosts, identity.policies, identity.accept_any_jwt, self._rules_of
+        )
         self._queues: dict[str, QueueEntity] = {}
         self._topics: dict[str, TopicEntity] = {}
         self._idle_timers: dict[str, Timer] = {}

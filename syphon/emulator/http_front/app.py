@@ -18,7 +18,7 @@ from ..broker import BrokerNamespace, ConnectionDropped, EntityNotFound, Journal
 from .admin import AdministrationApi
 from .arm import ResourceManagerApi
 from .control import add_control_routes
-from .requests import AdministrationPath, entity_of, is_control, is_resource_manager
+from .requests import AdministrationPath, entity_of, is_control, is_health, is_resource_manager
 from .xml_elements import element, serialize, text
 
 log = logging.getLogger(__name__)
@@ -36,6 +36,8 @@ def build_app(namespace: BrokerNamespace) -> web.Application:
     resource_manager = ResourceManagerApi(namespace)
 
     async def answer(request: web.Request) -> web.StreamResponse:
+        if is_health(request):
+            return web.json_response({"status": "healthy"})
         if is_control(request.path):
             raise EntityNotFound(f"{request.method} {request.path} is not one of the emulator's controls.")
         front = resource_manager if is_resource_manager(request.path) else administration
@@ -64,7 +66,7 @@ def _observe(namespace: BrokerNamespace) -> Middleware:
 
     @web.middleware
     async def watch(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if is_control(request.path):
+        if is_control(request.path) or is_health(request):
             return await handler(request)
         is_write = request.method in _WRITES
         entity = entity_of(request.path)

@@ -18,6 +18,8 @@ from aiohttp import web
 from ..broker import BadArgument, BrokerNamespace, Claim, QueueDescription, SubscriptionDescription
 
 _CONTROL = "/$emulator/"
+HEALTH = "/health"
+"""As in Microsoft's emulator: Testcontainers modules wait for it."""
 _RESOURCE_MANAGER = re.compile(r"/subscriptions/[^/]+/(resourceGroups|providers)/", re.IGNORECASE)
 _BELOW_TOPIC = re.compile(
     r"(?P<topic>.+?)/subscriptions(/(?P<subscription>[^/]+)(?P<rules>/rules(/(?P<rule>[^/]+))?)?)?", re.IGNORECASE
@@ -32,6 +34,11 @@ _RESOURCE = re.compile(
 
 def is_control(path: str) -> bool:
     return path.startswith(_CONTROL)
+
+
+def is_health(request: web.Request) -> bool:
+    """Whether a request asks for the health. With a token it asks for a queue of that name."""
+    return request.path == HEALTH and request.method in ("GET", "HEAD") and "Authorization" not in request.headers
 
 
 def is_resource_manager(path: str) -> bool:

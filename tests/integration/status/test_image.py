@@ -41,6 +41,10 @@ def stages() -> list[list[tuple[str, str]]]:
     return found
 
 
+def stage_named(name: str) -> int:
+    return next(number for number, stage in enumerate(stages()) if stage[0][1].endswith(f" AS {name}"))
+
+
 def instructions(word: str, stage: int = -1) -> list[str]:
     return [rest for instruction, rest in stages()[stage] if instruction == word]
 
@@ -63,10 +67,10 @@ def test_the_linter_finds_a_mistake(tmp_path: Path) -> None:
     assert "DL3015" in said(linted)
 
 
-def test_all_stages_stand_on_one_base_that_a_digest_can_pin_and_the_last_one_on_nothing() -> None:
-    *bases, last = (stage[0][1].split()[0] for stage in stages())
-    assert set(bases) == {"${BASE}"}
-    assert last == "scratch"
+def test_all_stages_stand_on_one_base_that_a_digest_can_pin_and_the_images_on_nothing() -> None:
+    images = [stage_named("emulator"), len(stages()) - 1]
+    for number, stage in enumerate(stages()):
+        assert stage[0][1].split()[0] == ("scratch" if number in images else "${BASE}")
     (base,) = re.findall(r"(?m)^ARG BASE=(\S+)$", DOCKERFILE.read_text())
     assert re.fullmatch(r"python:\d+\.\d+-slim-\w+", base)
 
@@ -75,8 +79,9 @@ def test_all_stages_stand_on_one_base_that_a_digest_can_pin_and_the_last_one_on_
 
 
 def missing(paths: set[str]) -> set[str]:
-    """The paths that the last two stages do not create. A file that is mounted by itself needs only its folder."""
-    text = " ".join(rest for stage in stages()[-2:] for word, rest in stage if word in ("RUN", "COPY", "WORKDIR"))
+    """The paths that the image's stages do not create. A file that is mounted by itself needs only its folder."""
+    image = [stages()[stage_named("system")], stages()[-1]]
+    text = " ".join(rest for stage in image for word, rest in stage if word in ("RUN", "COPY", "WORKDIR"))
     made = {PurePosixPath(path) for path in re.findall(r"(?<![\w/])/[\w./-]+", text)} | IN_EVERY_IMAGE
     made |= {parent for path in made for parent in path.parents}
     needed = {path: PurePosixPath(path).parent if PurePosixPath(path).suffix else PurePosixPath(path) for path in paths}
@@ -108,10 +113,11 @@ def test_a_path_that_is_missing_in_the_image_is_found() -> None:
 
 def test_the_charts_user_is_the_images() -> None:
     (user,) = instructions("USER")
+    assert instructions("USER", stage_named("emulator")) == [user]
     for pod in pods(manifests("spark")):
         security = pod["spec"]["securityContext"]
         assert user == f"{security['runAsUser']}:{security['runAsGroup']}"
-    assert f"--uid {user.split(':')[0]} " in " ".join(instructions("RUN", -2))
+    assert f"--uid {user.split(':')[0]} " in " ".join(instructions("RUN", stage_named("system")))
 
 
 # --- the steps of the build ------------------------------------------------------------------------------------------
@@ -123,7 +129,7 @@ def test_what_is_copied_is_not_ignored() -> None:
     assert lines[0] == "*"
     allowed = [line.removeprefix("!") for line in lines if line.startswith("!")]
     wanted = [path for stage in range(len(stages())) for path in copied(stage)]
-    assert len(wanted) == 8
+    assert len(wanted) == 15
     patterns = [*allowed, *(f"{pattern}/*" for pattern in allowed)]
     assert [path for path in wanted if not any(fnmatch(path, pattern) for pattern in patterns)] == []
     assert all((ROOT / path).exists() for path in wanted)
@@ -147,9 +153,10 @@ def test_nothing_is_installed_that_is_not_locked() -> None:
     installs = re.findall(r"\$pip .*?(?:install|wheel) .*", script)
     assert len(installs) == 4
     assert all("--require-hashes" in line or "--no-deps" in line for line in installs)
-    assert [line for word, line in stages()[0] if word == "RUN"] == [
-        "docker/install.sh . /opt/syphon && docker/slim.sh /opt/syphon ${SPARK_ON}"
-    ]
+    assert instructions("RUN", 0) == ["docker/install.sh . /opt/syphon && docker/slim.sh /opt/syphon ${SPARK_ON}"]
+    lock = "docker/emulator/requirements.lock"
+    assert instructions("RUN", stage_named("emulator-packages")) == [f"docker/install.sh . /opt/syphon {lock}"]
+    assert (ROOT / lock).read_text().count("--hash=") > 100
     assert "pip" not in " ".join(rest for stage in stages() for _, rest in stage)
 
 
