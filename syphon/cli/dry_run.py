@@ -59,6 +59,8 @@ def _show(result: DryRun) -> None:
         say(printable(f"{waits.left:,} would wait for {waits.path}: {waits.reason}"), "  ", fg="yellow")
     if words := words_for(waits.error for waits in result.waiting):
         say(f"--give-up {words} would dead-letter messages for missing or disabled destinations.")
+    for each in result.unchecked:
+        say(printable(f"{each.pair}: the destinations could not be checked: {each.error}"), "  ", fg="red")
     cost = result.cost
     click.echo()
     say(

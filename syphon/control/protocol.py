@@ -108,6 +108,8 @@ class SlotReport(BaseModel):
     is_saturated: bool = False
     """Its window has been full, or it has used most of a core, for some seconds."""
     is_primary_connected: bool = False
+    primary_error: str = ""
+    """Why the primary is unreachable; empty if it is connected, or if the first attempt has not ended."""
     sending: Traffic = Field(default_factory=Traffic)
     """To the primary."""
     receiving: Traffic = Field(default_factory=Traffic)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -75,6 +75,15 @@ class WaitingForecast:
 
 
 @dataclass(frozen=True, slots=True)
+class UncheckedPrimary:
+    """A primary that is unreachable or refuses us: whether its destinations accept messages is unknown."""
+
+    pair: str
+    host: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class CostForecast:
     """What Service Bus charges for the operations, at list prices of the Standard tier."""
 
@@ -97,6 +106,8 @@ class DryRun:
     destinations: tuple[DestinationForecast, ...]
     dead_letters: tuple[DeadLetterPreview, ...]
     waiting: tuple[WaitingForecast, ...]
+    unchecked: tuple[UncheckedPrimary, ...]
+    """Primaries whose destinations could not be checked. A drain of their pairs moves nothing at the moment."""
     give_up: tuple[str, ...]
     seconds: float
     per_second: float
@@ -135,6 +146,9 @@ class DryRun:
         reasons += [(each.path, each.left, each.reason) for each in self.waiting]
         if reasons:
             parts.append(html_table(("destination", "messages", "reason"), reasons))
+        parts += [
+            html_line(f"{each.pair}: the destinations could not be checked: {each.error}") for each in self.unchecked
+        ]
         return "".join(parts)
 
 
@@ -180,13 +194,18 @@ def forecast(
     prices = load_prices()
     charge = drain_cost(count, prices, PricingTier.STANDARD)
     return DryRun(
-        exit_code=ExitCode.LEFT if is_left else ExitCode.OK,
+        exit_code=_exit_code(seen.unchecked.values(), is_left=bool(is_left)),
         messages=count,
         others=others,
         bytes=sum(found.bytes for found in seen.destinations),
         destinations=tuple(_destination(found, given_up, waiting) for found in seen.destinations),
         dead_letters=dead_letters,
         waiting=tuple(found.waiting() for found in waiting),
+        unchecked=tuple(
+            UncheckedPrimary(pair.name, pair.primary.host, str(seen.unchecked[pair.name]))
+            for pair, _ in by_pair(chosen)
+            if pair.name in seen.unchecked
+        ),
         give_up=tuple(sorted(options.give_up)),
         seconds=round(seconds, 1),
         per_second=round(count / seconds, 1) if seconds else STANDARD_RATE,
@@ -194,6 +213,13 @@ def forecast(
         operations=charge.operations,
         cost=CostForecast(charge.least, charge.most, prices.currency, prices.as_of),
     )
+
+
+def _exit_code(unchecked: Iterable[SyphonError], is_left: bool) -> ExitCode:
+    codes = [
+        ExitCode.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else ExitCode.UNAVAILABLE for error in unchecked
+    ]
+    return max(codes, default=ExitCode.LEFT if is_left else ExitCode.OK)
 
 
 class Pace(NamedTuple):
@@ -256,9 +282,11 @@ class Seen(NamedTuple):
     refused: list[DeadLetterPreview]
     answers: Answers
     too_large: dict[tuple[str, str], int]
+    unchecked: dict[str, SyphonError]
+    """Why the destinations of a pair could not be checked."""
 
 
-_EMPTY = Seen(0, [], [], {}, {})
+_EMPTY = Seen(0, [], [], {}, {}, {})
 
 
 def _look(config: Config, chosen: list[SelectedQueue], options: DrainOptions, session: SparkSession | None) -> Seen:
@@ -269,9 +297,10 @@ def _look(config: Config, chosen: list[SelectedQueue], options: DrainOptions, se
                 everything = movable.count()
             frame = movable.where(options.messages.sql())
             destinations, refused = with_renames(summary(frame), chosen), dead_letter_previews(frame)
-            answers = _answers(chosen, [(found.pair, found.destination) for found in destinations if found.destination])
+            named = [(found.pair, found.destination) for found in destinations if found.destination]
+            answers, unchecked = _answers(chosen, named)
             too_large = larger_than(frame, {key: size for key, size in answers.items() if isinstance(size, int)})
-            return Seen(everything, destinations, refused, answers, too_large)
+            return Seen(everything, destinations, refused, answers, too_large, unchecked)
         finally:
             movable.unpersist()
 
@@ -310,9 +339,13 @@ def _stopped(seen: Seen) -> list[Stopped]:
     return found
 
 
-def _answers(chosen: list[SelectedQueue], wanted: list[tuple[str, str]]) -> Answers:
-    """What each allowed destination accepts: the size of its largest message, or why it accepts none."""
+def _answers(chosen: list[SelectedQueue], wanted: list[tuple[str, str]]) -> tuple[Answers, dict[str, SyphonError]]:
+    """What each allowed destination accepts: the size of its largest message, or why it accepts none.
+
+    Also why those of a pair could not be checked: what was peeked is worth showing without it.
+    """
     found: Answers = {}
+    unchecked: dict[str, SyphonError] = {}
     for pair, _ in by_pair(chosen):
         allow = pair.destinations.allowed
         ours = (path for name, path in wanted if name == pair.name)
@@ -320,10 +353,13 @@ def _answers(chosen: list[SelectedQueue], wanted: list[tuple[str, str]]) -> Answ
         if not paths:
             continue
         actual = {path: pair.destinations.renames.actual(EntityPath.of(path)).name for path in paths}
-        with connected(pair.primary, actual[paths[0]]) as connection:
-            for path in paths:
-                found[pair.name, path] = largest_accepted(connection, actual[path])
-    return found
+        try:
+            with connected(pair.primary, actual[paths[0]]) as connection:
+                for path in paths:
+                    found[pair.name, path] = largest_accepted(connection, actual[path])
+        except SyphonError as error:
+            unchecked[pair.name] = error
+    return found, unchecked
 
 
 def _text(when: datetime | None) -> str | None:

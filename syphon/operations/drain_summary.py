@@ -206,7 +206,7 @@ def exit_code_of(result: DrainResult, options: DrainOptions) -> ExitCode:
     """
     if result.fault is not None:
         return ExitCode.NOT_AUTHORIZED if result.fault.denied else ExitCode.FAULTED
-    if result.lost is not None or result.remaining is None:
+    if result.lost is not None or result.remaining is None or result.primary_error:
         return ExitCode.UNAVAILABLE
     if result.has_no_match and options.messages.needs_destination:
         return ExitCode.LEFT
@@ -242,6 +242,9 @@ def verdict_of(result: DrainResult, waiting: Sequence[WaitingDestination] = ()) 
         return f"The backlog is empty: {moved}."
     if not remaining:
         return f"The drain ended before it could verify that the backlog is empty. The last peek found none: {moved}."
+    if result.primary_error:
+        verb = "message waits" if remaining == 1 else "messages wait"
+        return f"{moved}; {remaining:,} {verb} in the backlog. The primary is unreachable: {result.primary_error}"
     verb, way_out = "message is" if remaining == 1 else "messages are", _way_out(waiting)
     if all(queue.state is DrainState.MORE_CAME for queue in result.queues if queue.remaining):
         arrived = f"{remaining:,} {verb} in the backlog that arrived after their queue was empty"

@@ -9,6 +9,7 @@ SASL and the first token. After that the socket is ours (`wire`), and messages p
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 import threading
@@ -286,6 +287,8 @@ NO_SUCH_HOST = ("Name or service not known", "nodename nor servname provided")
 NO_CONNECTION = "Failed to initiate the connection due to exception: "
 NO_ADDRESS = "Failed to authenticate the connection due to exception: "
 """What the SDK says if a host name cannot be looked up, with WebSockets."""
+ERRNO = re.compile(r"^\[Errno -?\d+\] ")
+"""What Python puts before the words of the operating system."""
 
 
 def explain(error: Exception, namespace: str, entity: str, proxy: HttpProxy | None = None) -> SyphonError:
@@ -309,7 +312,8 @@ def explain(error: Exception, namespace: str, entity: str, proxy: HttpProxy | No
             return DestinationUnreachable(f"{where}: no connection: the host of the proxy {proxy} is not known")
         return NamespaceGone(f"{where}: no such host. Check the namespace's name.")
     is_plain = isinstance(error, TimeoutError) or NO_CONNECTION in text or NO_ADDRESS in text
-    what = text.removeprefix(NO_CONNECTION).removeprefix(NO_ADDRESS) if is_plain else f"{kind}: {text}"
+    text = ERRNO.sub("", text.removeprefix(NO_CONNECTION).removeprefix(NO_ADDRESS))
+    what = text if is_plain else f"{kind}: {text}"
     via = f" (through the proxy {proxy})" if proxy is not None else ""
     return DestinationUnreachable(f"{where}: no connection{via}: {what}")
 

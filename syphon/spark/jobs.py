@@ -76,6 +76,11 @@ class JobResult:
         return self.error or next((each.queue.error for each in self.attempts(queue) if each.queue.error), "")
 
     @property
+    def primary_error(self) -> str:
+        """Why the primary was unreachable when the job ended; empty if it was not."""
+        return next((report.primary_error for report in self.reports if report.primary_error), "")
+
+    @property
     def backing_off(self) -> tuple[DestinationBackoff, ...]:
         """The unavailable destinations, each with the longest wait that a slot reported."""
         longest: dict[str, DestinationBackoff] = {}

@@ -322,6 +322,7 @@ class Slot:
         report.recovered = tuple(pump.destinations.recovered()[:MOST_BACKING_OFF])
         report.traces = pump.traces.take()
         report.is_accepting, report.is_primary_connected = pump.accepting, pump.is_primary_connected
+        report.primary_error = str(pump.primary_error or "")
         report.sending, report.receiving = self._sending, self._receiving
         report.is_saturated = self._load.is_saturated(self._runtime.now())
         return report

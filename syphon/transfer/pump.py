@@ -254,6 +254,11 @@ class Pump:
         return self._sides.primary.is_connected
 
     @property
+    def primary_error(self) -> SyphonError | None:
+        """Why the primary is unreachable; None if it is connected, or if the first attempt has not ended."""
+        return None if self.is_primary_connected else self._sides.primary.error
+
+    @property
     def window_is_full(self) -> bool:
         """Whether a queue has used up its share of the window: more messages wait than this pump can take.
 

@@ -35,6 +35,11 @@ def selects(messages: MessageFilter, peeked: Peeked) -> bool:
     return messages.matches(destination, stamps_of(peeked.payload).enqueued_at)
 
 
+def unreachable(primary_error: str) -> str:
+    """Why messages wait for the primary; empty if they do not."""
+    return f"the primary is unreachable: {primary_error}" if primary_error else ""
+
+
 class QueueDrain:
     """The drain of one queue."""
 
@@ -63,6 +68,8 @@ class QueueDrain:
         self.others: int | None = None
         """Messages that do not match, by the last complete peek; None if there was none."""
         self.error = ""
+        self.primary_error = ""
+        """Why the primary was unreachable in the last job; empty if it was not."""
         self.fault: SideFault | None = None
         self.moved_at = now()
         """When a message last moved, or a peek found the queue empty. Time in which no job served it does not count."""
@@ -146,7 +153,8 @@ class QueueDrain:
             if self._is_cut_off:
                 return
             self._count(attempts)
-        self.error = result.error_of(self.queue)
+        self.primary_error = result.primary_error
+        self.error = result.error_of(self.queue) or unreachable(self.primary_error)
         has_moved = any(attempt.queue.counters.moved for attempt in attempts)
         self.needs_deferred_scan = not has_moved
         if has_moved:

@@ -119,6 +119,11 @@ class DrainResult:
         return next((queue.fault for queue in self.queues if queue.fault is not None), None)
 
     @property
+    def primary_error(self) -> str:
+        """Why the primary was unreachable to the end, if it was and messages wait for it; otherwise empty."""
+        return next((queue.primary_error for queue in self.queues if queue.remaining and queue.primary_error), "")
+
+    @property
     def is_empty(self) -> bool:
         return all(queue.state in (DrainState.EMPTY, DrainState.NOT_THERE) for queue in self.queues)
 

@@ -15,7 +15,7 @@ from ..engine import Engine
 from .drain_options import DrainOptions
 from .emptiness import MessageCounts
 from .pair_drain import PairDrain
-from .queue_drain import QueueDrain
+from .queue_drain import QueueDrain, unreachable
 from .queue_state import DrainState
 from .result import DrainProgress, DrainResult, QueueProgress
 from .shared_limit import SharedLimit
@@ -145,11 +145,16 @@ class Drain:
         return {name: limit for name, limit in found.items() if limit.per_second is not None}
 
     def _progress_of(self, queue: QueueDrain, limit: RateLimit) -> QueueProgress:
-        totals = queue.totals.with_live(self._live(queue))
+        live = self._live(queue)
+        totals = queue.totals.with_live(live)
         counts = (totals.moved, totals.in_flight, totals.dead_lettered)
-        is_throttled = queue.state is DrainState.MOVING and limit.is_throttled
-        state = DrainState.THROTTLED if is_throttled else queue.state
-        return QueueProgress(queue.pair.name, queue.queue, state, queue.error, queue.expected, *counts)
+        state, error = queue.state, queue.error
+        if state is DrainState.MOVING:
+            if primary_error := _primary_error(queue, live):
+                state, error = DrainState.WAITING, unreachable(primary_error)
+            elif limit.is_throttled:
+                state = DrainState.THROTTLED
+        return QueueProgress(queue.pair.name, queue.queue, state, error, queue.expected, *counts)
 
     def _live(self, queue: QueueDrain) -> list[QueueAttempt]:
         reports = self._engine.control_server.live_reports() if self._engine is not None else []
@@ -158,3 +163,10 @@ class Drain:
             for report in reports
             if report.pair == queue.pair.name and (found := report.of(queue.queue)) is not None
         ]
+
+
+def _primary_error(queue: QueueDrain, live: list[QueueAttempt]) -> str:
+    """Why the primary is unreachable, by the running job. Until it knows, what the last one found counts."""
+    if any(attempt.slot.is_primary_connected for attempt in live):
+        return ""
+    return next((attempt.slot.primary_error for attempt in live if attempt.slot.primary_error), queue.primary_error)

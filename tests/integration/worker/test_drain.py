@@ -234,3 +234,23 @@ def test_two_drains_at_once_move_every_message_once(pair: EmulatedPair) -> None:
         forwarded += json.loads(out)["account"]["forwarded"]
     assert forwarded == 3000
     assert pair.arrived(*DESTINATIONS) == ids(range(3000))
+
+
+@on_shared_spark
+def test_an_unreachable_primary_is_named_by_drain_and_dry_run_which_keeps_what_it_peeked(
+    pair: EmulatedPair,
+) -> None:  # X2, X7, D12
+    pair.put([aliased(number, "orders") for number in range(20)])
+    pair.control("contoso", "PUT", "outage", {"kind": "refuse"})
+    code, predicted = pair.drained_here("--dry-run")
+    assert (code, predicted["exit_code"], predicted["messages"]) == (69, 69, 20)
+    assert [(found["destination"], found["messages"]) for found in predicted["destinations"]] == [("orders", 20)]
+    assert "no connection: Connection refused" in predicted["unchecked"][0]["error"]
+
+    drain = pair.drain("--json", "--patience", "5s", "--queue", "0")
+    drain.until('"state": "waiting", "error": "the primary is unreachable: ')
+    code, out = drain.end()
+    result = json.loads(out)
+    assert (code, result["remaining"], result["account"]["received"]) == (69, 20, 0), drain.said
+    assert "Connection refused" in result["queues"][0]["error"]
+    assert "20 messages wait in the backlog. The primary is unreachable: " in result["verdict"]

@@ -12,7 +12,7 @@ import pytest
 from syphon.amqp import data_section
 from syphon.backlog import to_backlog
 from syphon.config import PairSettings
-from syphon.control import HandOver
+from syphon.control import HandOver, SlotReport
 from syphon.model import DestinationDisabled, ExitCode, Faulted, Interrupted, SyphonError
 from syphon.operations.drain_summary import exit_code_of, verdict_of
 from syphon.servicebus import MessageState, Peeked
@@ -54,6 +54,7 @@ class Scene:
         )
         self.drain._emptiness = cast(Any, self)
         self.job_takes = 0.0
+        self.result = JobResult(())
         self.most_slots = 1
         self.messages: list[Peeked] | None = None
         """What peeks find; without it, one matching message."""
@@ -66,7 +67,7 @@ class Scene:
     def run(self, pair: PairSettings, queues: Sequence[HandOver], *more: object, **named: object) -> JobResult:
         self.served += [handed.queue for handed in queues]
         self.now += self.job_takes
-        return JobResult(())
+        return self.result
 
 
 class NoRest(threading.Event):
@@ -281,3 +282,20 @@ def test_a_queue_only_waits_if_all_its_messages_are_for_destinations_that_need_a
     scene.messages = [Peeked(to_backlog(data_section(b"x"), path), 1, MessageState.ACTIVE) for path in paths]
     scene.drain.backoffs.record((DestinationBackoff("orders", 10.0, "why", 7, 2, error),))
     assert scene.drain._only_waits(scene.queues[0]) is is_alone
+
+
+def test_a_drain_whose_primary_is_unreachable_ends_with_the_reason_and_69() -> None:  # X7, D12
+    scene = Scene()
+    scene.job_takes = PATIENCE - 20
+    report = SlotReport(pair="contoso", job="1", slot=0, attempt=0, started_at=0, primary_error="connection refused")
+    scene.result = JobResult((report,))
+    scene.drain._drain(cast(Jobs, scene))
+    for queue in scene.queues:
+        queue.remaining = 7
+    result = DrainResult(tuple(scene.queues), 1.0)
+    said = [(queue.state, queue.error) for queue in scene.queues]
+    assert said == [(DrainState.STUCK, "the primary is unreachable: connection refused")] * 2
+    assert exit_code_of(result, DrainOptions()) is ExitCode.UNAVAILABLE
+    assert verdict_of(result) == (
+        "0 forwarded; 14 messages wait in the backlog. The primary is unreachable: connection refused"
+    )
