@@ -44,8 +44,8 @@ def selected_queues(config: Config, pairs: tuple[str, ...], queues: tuple[str, .
 
 def report_unreachable(unreachable: Sequence[UnreachableQueue]) -> list[dict[str, str]]:
     """Print the unreachable queues on stderr, and return them as records for JSON."""
-    for selected, error in unreachable:
-        click.echo(f"{selected.queue}: {error}", err=True)
+    for line in model.by_cause((selected.queue, str(error)) for selected, error in unreachable):
+        click.echo(line, err=True)
     return [{"queue": selected.queue, "error": str(error)} for selected, error in unreachable]
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syphon.model import ExitCode, NotAuthorized, SyphonError, duration, plural, printable
+from syphon.model import ExitCode, NotAuthorized, SyphonError, by_cause, duration, plural, printable
 from syphon.time_budget import SHOWN_WITHIN
 from syphon.worker import DrainOptions
 
@@ -150,7 +150,7 @@ def _show(summary: DrainSummary) -> None:
     rows = [
         (
             name,
-            f"{queue.state.value}: {queue.error}" if queue.error else queue.state.value,
+            queue.state.value,
             queue.forwarded,
             queue.dead_lettered,
             "?" if queue.remaining is None else queue.remaining,
@@ -158,6 +158,8 @@ def _show(summary: DrainSummary) -> None:
         for name, queue in zip(names, summary.queues, strict=True)
     ]
     show_table(("queue", "state", "forwarded", "dead-lettered", "left in backlog"), rows)
+    for line in by_cause((queue.queue, queue.error) for queue in summary.queues if queue.error):
+        say(printable(line), "  ", fg="yellow")
     for destination in summary.waiting:
         state = word_for(destination.error)
         text = f"{destination.path} {f'is {state}' if state else 'is unavailable'}: {destination.reason}"

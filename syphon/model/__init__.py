@@ -31,6 +31,7 @@ from .errors import (
 from .exit_codes import ExitCode, exit_code_for
 from .extras import Extra, ExtraMissing
 from .formatting import (
+    by_cause,
     duration,
     first_line,
     html_line,
@@ -59,6 +60,7 @@ from .outcomes import (
 from .retry import RetryPolicy
 
 __all__ = [
+    "by_cause",
     "first_line",
     "BACKLOG_MARK",
     "DESTINATION_NOT_ALLOWED",

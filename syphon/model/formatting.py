@@ -8,7 +8,7 @@ numbers.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from html import escape
 
@@ -58,6 +58,14 @@ def short_queue_names(names: Sequence[str]) -> list[str]:
     if len(stems) == 1 and len(names) > 1:
         return [f"…/{name.rpartition('/')[2]}" for name in names]
     return [name.replace("/x-servicebus-transfer/", "/…/") for name in names]
+
+
+def by_cause(errors: Iterable[tuple[str, str]]) -> list[str]:
+    """A line for each error, not for each queue that has it: all queues of a pair usually have the same."""
+    queues: dict[str, list[str]] = {}
+    for queue, error in errors:
+        queues.setdefault(error, []).append(queue)
+    return [f"{names[0] if len(names) == 1 else f'{len(names)} queues'}: {error}" for error, names in queues.items()]
 
 
 def first_line(error: Exception | str) -> str:

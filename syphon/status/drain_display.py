@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from syphon.model import plural, printable, short_queue_names
+from syphon.model import by_cause, plural, printable, short_queue_names
 from syphon.time_budget import PROGRESS_LINE_EVERY
 from syphon.worker import DrainProgress, QueueProgress
 
@@ -77,9 +77,8 @@ class _Table:
                 "Press Ctrl-C again to exit now; no message is lost.",
                 style="bold yellow",
             )
-        notes = [
-            f"  {queue.queue}: {queue.error}" for queue in progress.queues if queue.error and not queue.state.is_final
-        ]
+        troubled = [(queue.queue, queue.error) for queue in progress.queues if not queue.state.is_final and queue.error]
+        notes = [f"  {line}" for line in by_cause(troubled)]
         notes += [f"  {pair}: at most {limit}" for pair, limit in progress.limits.items() if limit.is_throttled]
         notes += [
             f"  {destination.path} is backing off, retry in {destination.seconds:.0f} s: {destination.reason}"

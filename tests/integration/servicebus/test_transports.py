@@ -160,7 +160,7 @@ def test_a_proxy_that_refuses_our_credentials_is_a_fault_that_keeps_the_secret(
     emulator: BackgroundEmulator, proxy: ConnectProxy, username: str | None
 ) -> None:
     settings = as_on_azure(emulator, proxy, username, "wr0ng:secret")
-    expected = rf"{AZURE}, entity 'orders': the proxy 127.0.0.1:{proxy.port} refused our credentials \(407\)\. Check"
+    expected = rf"{AZURE}: the proxy 127.0.0.1:{proxy.port} refused our credentials \(407\)\. Check"
     with no_socket_left(), client_of(settings) as client, pytest.raises(NotAuthorized, match=expected) as refused:
         Connection(client, "orders")
     for text in (str(refused.value), repr(refused.value), repr(connection_details(client)), repr(settings)):

@@ -23,6 +23,7 @@ def result(*queues: tuple[str, DrainState], others: int = 0, moved: Totals = Tot
             queue=f"{pair}/x-servicebus-transfer/{number}",
             state=state,
             error="",
+            primary_error="",
             totals=moved,
             stats=Stats(),
             remaining=0,

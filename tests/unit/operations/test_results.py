@@ -11,7 +11,13 @@ import pytest
 
 from syphon.datasource.backlog_frames import DeadLetterPreview, DestinationSummary
 from syphon.model import ExitCode, html_table
-from syphon.operations.drain_dry_run import CostForecast, DestinationForecast, DryRun, WaitingForecast
+from syphon.operations.drain_dry_run import (
+    CostForecast,
+    DestinationForecast,
+    DryRun,
+    UncheckedPrimary,
+    WaitingForecast,
+)
 from syphon.operations.drain_run import DrainInterrupted
 from syphon.operations.drain_summary import Account, DestinationResult, DrainSummary, QueueResult
 from syphon.operations.inspection import BacklogAnswer, BacklogOverview, UnseenQueue
@@ -47,6 +53,7 @@ DRY_RUN = DryRun(
     destinations=(DestinationForecast("contoso", HOSTILE, 3, 10, None, 0, 0, 1, waiting=2),),
     dead_letters=(DeadLetterPreview("contoso", HOSTILE, "NoDestination", 1, HOSTILE),),
     waiting=(WaitingForecast("contoso", HOSTILE, 2, HOSTILE, "DestinationMissing"),),
+    unchecked=(UncheckedPrimary("contoso", HOSTILE, HOSTILE),),
     give_up=(),
     seconds=0.0,
     per_second=1000.0,

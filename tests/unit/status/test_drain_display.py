@@ -39,6 +39,12 @@ def narrow(progress: DrainProgress, height: int = 24) -> list[str]:
     return [line.rstrip() for line in file.getvalue().splitlines()]
 
 
+def test_one_cause_that_holds_up_all_queues_is_one_line() -> None:
+    error = "contoso-dr.example: no connection: Connection refused"
+    lines = narrow(DrainProgress(tuple(queue(at, DrainState.WAITING, error) for at in range(10))))
+    assert [line for line in lines if "refused" in line] == [f"  10 queues: {error}"]
+
+
 def many_queues(is_stopping: bool = False) -> DrainProgress:
     """A drain of thirty queues, of which the first ones are done."""
     states = [DrainState.EMPTY if index < 25 else DrainState.MOVING for index in range(30)]
