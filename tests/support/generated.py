@@ -23,7 +23,6 @@ from syphon.status.snapshot import WorkerStatus
 from syphon.worker import DrainOptions
 from tests.support.chart import CASES, CHART, GOLDEN, rendered
 from tests.support.kubernetes_schema import kubernetes_definitions
-from tests.support.time_relations import relations_table
 from tests.support.tools import ROOT
 
 # --- the chart's schema of settings ----------------------------------------------------------------------------------
@@ -168,10 +167,6 @@ def commands_page() -> str:
     return with_table(page, "drain options", options_table(drain, DrainOptions))
 
 
-def design_page() -> str:
-    return with_table((ROOT / "docs" / "design.md").read_text(), "time relations", relations_table())
-
-
 def status_schema() -> str:
     """The contract of /status as a JSON schema."""
     return json.dumps(WorkerStatus.model_json_schema(mode="serialization"), indent=2) + "\n"
@@ -185,7 +180,6 @@ def config_schema_file() -> str:
 FILES: dict[Path, Callable[[], str]] = {
     CHART / "values.schema.json": values_schema,
     ROOT / "docs" / "commands.md": commands_page,
-    ROOT / "docs" / "design.md": design_page,
     ROOT / "docs" / "metrics.md": metrics_page,
     ROOT / "docs" / "status.schema.json": status_schema,
     ROOT / "docs" / "config.schema.json": config_schema_file,

@@ -1,4 +1,4 @@
-"""What must be shorter than what in the time budget (D25). A unit test asserts it, and docs/design.md shows it."""
+"""What must be shorter than what in the time budget (D25). A unit test asserts it; as a module it prints the table."""
 
 from __future__ import annotations
 
@@ -68,11 +68,7 @@ class Relation(NamedTuple):
 
     def __str__(self) -> str:
         links = zip(self.chain, self.values(), strict=True)
-        return " ≤ ".join(f"{_code(link)} ({value:g})" for link, value in links)
-
-
-def _code(link: str) -> str:
-    return re.sub(r"\b[A-Z]+(?:_[A-Z]+)+\b|\b[A-Z]{5,}\b", r"`\g<0>`", link)
+        return " ≤ ".join(f"{link} ({value:g})" for link, value in links)
 
 
 RELATIONS = (
@@ -122,7 +118,6 @@ RELATIONS = (
 )
 
 
-def relations_table() -> str:
-    return "\n".join(
-        ["| at most as long as the next (s) | why |", "|---|---|", *(f"| {each} | {each.why} |" for each in RELATIONS)]
-    )
+if __name__ == "__main__":
+    for relation in RELATIONS:
+        print(f"{relation}\n    {relation.why}")
