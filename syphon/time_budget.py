@@ -254,6 +254,8 @@ STARTS_WITHIN = 600.0
 """A start: a cluster may first have to find executors and pull their image."""
 COUNT_EVERY = 60.0
 """The messages of one queue are counted."""
+COUNT_HELD_UP_EVERY = 10.0
+"""The same while nothing of the queue is received: its messages are counted, and its oldest one is peeked."""
 COUNT_DEAD_LETTERS_EVERY = 300.0
 """The same of a queue without work that has dead letters."""
 COUNT_AGAIN_AFTER = 10.0

@@ -208,6 +208,7 @@ def _estimate(inputs: CostInputs, prices: Prices) -> Estimate:
         drain_operations,
         idle_cost,
         namespace_cost,
+        peeks_within,
         pings_within,
         ring_receives,
         unavailable_destination,
@@ -220,6 +221,7 @@ def _estimate(inputs: CostInputs, prices: Prices) -> Estimate:
         else unavailable_destination(inputs.queues, inputs.waiting, inputs.outage, inputs.workers)
     )
     pings = pings_within(inputs.outage or 0, inputs.entities, inputs.senders, inputs.ping_interval)
+    peeks = peeks_within(inputs.outage or 0, inputs.queues, inputs.workers)
     crossing = crossing_bytes(inputs.waiting, inputs.message_bytes)
     return Estimate(
         namespace=namespace_cost(inputs.days, prices, inputs.tier, inputs.units),
@@ -231,7 +233,7 @@ def _estimate(inputs: CostInputs, prices: Prices) -> Estimate:
         bells=bells,
         dead=dead,
         unavailable=None if dead is None else charge_of(dead.operations, prices, inputs.tier),
-        unreachable=None if dead is None else charge_of(0, prices, inputs.tier),
+        unreachable=None if dead is None else charge_of(peeks, prices, inputs.tier),
         pings=None if dead is None else charge_of(pings, prices, inputs.tier),
         crossing=crossing,
         bandwidth=bandwidth_cost(crossing, prices),
@@ -293,11 +295,12 @@ def _show_drain(inputs: CostInputs, estimate: Estimate, prices: Prices) -> None:
 
 def _show_outage(inputs: CostInputs, estimate: Estimate, prices: Prices) -> None:
     dead, hours = estimate.dead, inputs.outage
-    if dead is None or estimate.unavailable is None or estimate.pings is None:
+    if dead is None or estimate.unavailable is None or estimate.unreachable is None or estimate.pings is None:
         return
     lasting = f"{hours:g} {'hour' if hours == 1 else 'hours'}"
     _title(f"\nPrimary unreachable for {lasting}")
-    click.echo(f"  {0:>15,}  operations: nothing is received until it is back")
+    _show(estimate.unreachable, prices, inputs.tier)
+    click.echo("  Peeks at the oldest message of each queue. Nothing is received until the primary is back.")
     _title(f"\nOne destination unavailable for {lasting}, {inputs.waiting:,} messages waiting for it")
     _show(estimate.unavailable, prices, inputs.tier)
     for number, what in (

@@ -16,6 +16,7 @@ from .estimate import (
     idle_cost,
     load_prices,
     namespace_cost,
+    peeks_within,
     pings_within,
     ring_receives,
     unavailable_destination,
@@ -38,6 +39,7 @@ __all__ = [
     "idle_cost",
     "load_prices",
     "namespace_cost",
+    "peeks_within",
     "pings_within",
     "ring_receives",
 ]

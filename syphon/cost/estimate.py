@@ -32,6 +32,8 @@ PING_EVERY = 60
 CROSSINGS = 2
 """How often a message crosses from one region to the other on its way through the backlog."""
 HOUR = 3600
+PEEK_EVERY = 10
+"""Seconds between two peeks of a worker at the oldest message of a queue while the primary is unreachable (D16)."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,11 @@ def destination_pings_within(seconds: int) -> int:
 def pings_within(hours: float, entities: int = 1, senders: int = 1, interval: float = PING_EVERY) -> int:
     """The pings in an outage: each process that sends pings each entity that is failed over (F5)."""
     return senders * entities * int(hours * HOUR // interval)
+
+
+def peeks_within(hours: float, queues: int, workers: int = 1) -> int:
+    """The peeks while the primary is unreachable: each worker peeks at one message of each queue, and receives none."""
+    return workers * queues * int(hours * HOUR // PEEK_EVERY)
 
 
 def crossing_bytes(messages: int, message_bytes: int) -> int:

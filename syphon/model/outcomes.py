@@ -261,9 +261,9 @@ class QueueKey(NamedTuple):
     queue: str
 
 
-def earliest(one: int | None, other: int | None) -> int | None:
-    """The earlier of two times, either of which may be unknown."""
-    return min((time for time in (one, other) if time is not None), default=None)
+def earliest(*times: int | None) -> int | None:
+    """The earliest of some times, each of which may be unknown."""
+    return min((time for time in times if time is not None), default=None)
 
 
 class TimeToLive(StrEnum):

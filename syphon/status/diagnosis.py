@@ -57,10 +57,18 @@ def outlook(state: WorkerState, pairs: Sequence[PairStatus]) -> Outlook:
     return Outlook(
         flow=_flow(state, pairs),
         left=left,
+        counted=min((queue.counted for queue in queues if queue.counted is not None), default=None),
+        arriving_per_second=_arriving(queues),
+        oldest=min((queue.oldest for queue in queues if queue.oldest is not None), default=None),
         stuck=stuck,
         seconds=_seconds_to_empty(pairs),
         dead_letters=_known(queue.dead_letters for queue in queues),
     )
+
+
+def _arriving(queues: Sequence[QueueStatus]) -> float | None:
+    known = [queue.arriving_per_second for queue in queues if queue.arriving_per_second is not None]
+    return round(sum(known), 1) if known else None
 
 
 def _seconds_to_empty(pairs: Sequence[PairStatus]) -> float | None:

@@ -217,7 +217,7 @@ class DestinationHistory:
         for key, totals in queue_totals.items():
             self._read_reports(now, key.queue, totals)
         for (queue, path), waiting in skipped.items():
-            self._record_of(path).saw(queue, now, waiting.messages, waiting.oldest)
+            self._record_of(path).saw(queue, now, waiting.messages, waiting.oldest or None)
         for backoff in backoffs:
             self._backs_off(now, backoff)
         held = {EntityPath.of(path).key: path for path in paused}

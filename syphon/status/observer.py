@@ -159,7 +159,9 @@ class Observer:
     def _activity(self) -> dict[QueueKey, QueueActivity]:
         """What the worker has done with each queue, once it knows which queues there are."""
         return {
-            QueueKey(pair.name, queue.name): _activity_of(queue.totals, is_busy=_is_busy(queue, pair))
+            QueueKey(pair.name, queue.name): _activity_of(queue.totals)._replace(
+                is_busy=_is_busy(queue, pair), is_held_up=_is_held_up(queue, pair)
+            )
             for pair in self.status.pairs
             for queue in pair.queues
             if queue.state is not BacklogQueueState.STARTING
@@ -227,15 +229,15 @@ class PairView:
         if totals.forwarded > self._forwarded:
             self._forwarded = totals.forwarded
             self._last_success.succeeded(self.name, wall)
+        primary = self._side("primary", worker)
         destinations = self._history.update(
             wall,
             queue_totals,
             worker.backoffs.backing_off() if worker else (),
-            self._skipped(worker) if worker else {},
+            {**self._named(primary, pauses, backlog_counts), **(self._skipped(worker) if worker else {})},
             pauses.destinations(self.name),
         )
         last_success = self._last_success.of(self.name)
-        primary = self._side("primary", worker)
         if not primary.connected and primary.state is not SideState.STARTING:
             destinations = [_as_unknown(found) for found in destinations]
         queues = [
@@ -268,6 +270,18 @@ class PairView:
                 for path, waiting in listener.waiting(queue).items():
                     found[queue, path] = waiting
         return found
+
+    def _named(
+        self, primary: SideStatus, pauses: Pauses, backlog_counts: BacklogCounts
+    ) -> Mapping[tuple[str, str], WaitingMessages]:
+        """The destinations that the oldest messages of queues name which are held up."""
+        return {
+            (key.queue, found.destination): WaitingMessages(1, found.enqueued_at)
+            for key, found in dict(backlog_counts.oldest).items()
+            if key.pair == self.name and found.destination is not None
+            # Else slots report what they see. What was peeked may have been forwarded since.
+            if not primary.connected or pauses.holds_queue(*key)
+        }
 
     def _side(self, role: Literal["primary", "secondary"], worker: PairWorker | None) -> SideStatus:
         listener, fault = (worker.listener, worker.fault) if worker is not None else (None, None)
@@ -310,7 +324,12 @@ class PairView:
         count, activity = backlog_counts.counts.get(key), _activity_of(totals)
         left = None if count is None else count.left(activity)
         at_least = found.totals.in_flight + self._history.left(key.queue)
-        oldest = earliest(self._history.oldest(key.queue), _oldest_in_flight(found))
+        peeked = backlog_counts.oldest.get(key)
+        oldest = earliest(
+            self._history.oldest(key.queue),
+            _oldest_in_flight(found),
+            None if peeked is None else peeked.enqueued_at or None,
+        )
         return QueueStatus(
             name=key.queue,
             state=state,
@@ -319,14 +338,22 @@ class PairView:
             in_flight=found.totals.in_flight,
             per_second=round(self._rates.setdefault(key.queue, RateMeter()).at(totals.forwarded), 1),
             left=None if left is None else max(at_least, left),
+            counted=None if count is None else moment(count.at),
+            arriving_per_second=None if count is None or count.arriving is None else round(count.arriving, 1),
             dead_letters=None if count is None else count.dead_letters(activity),
             oldest=None if oldest is None else moment(oldest / 1000),
             totals=totals,
         )
 
 
-def _activity_of(totals: StatusTotals, is_busy: bool = False) -> QueueActivity:
-    return QueueActivity(totals.forwarded + totals.dead_lettered, totals.dead_lettered, is_busy)
+def _activity_of(totals: StatusTotals) -> QueueActivity:
+    return QueueActivity(totals.forwarded + totals.dead_lettered, totals.dead_lettered, is_busy=False)
+
+
+def _is_held_up(queue: QueueStatus, pair: PairStatus) -> bool:
+    """Whether nothing of a queue is received, so that no slot knows what is in it."""
+    is_away = not pair.primary.connected and pair.primary.state is not SideState.STARTING
+    return is_away or queue.state is BacklogQueueState.PAUSED
 
 
 def _is_busy(queue: QueueStatus, pair: PairStatus) -> bool:

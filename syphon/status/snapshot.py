@@ -91,6 +91,10 @@ class QueueStatus(StatusModel):
     """Messages forwarded, over the last ten seconds."""
     left: int | None
     """Active messages in it, as the namespace last counted them: a hint. Null: not known, or the worker may not ask."""
+    counted: datetime | None = None
+    """When the namespace last counted them. Null: never, or the last attempt failed."""
+    arriving_per_second: float | None = None
+    """How many came into it per second between its last two counts. Null: not known."""
     dead_letters: int | None
     """Messages in its dead letters, as the namespace last counted them: a hint. Null: not known."""
     oldest: datetime | None
@@ -228,6 +232,12 @@ class Outlook(StatusModel):
     flow: MessageFlow
     left: int | None
     """Messages in all backlog queues, as far as they were counted. Null: none was counted."""
+    counted: datetime | None = None
+    """When the oldest of these counts was made. Null: none was counted."""
+    arriving_per_second: float | None = None
+    """How many came into the backlog per second between the last two counts. Null: not known."""
+    oldest: datetime | None = None
+    """When the oldest known message came into the backlog. Null: the worker knows of none."""
     stuck: int
     """How many of them cannot move, as far as the worker knows; there may be more."""
     seconds: float | None

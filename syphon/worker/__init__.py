@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .destination_backoffs import Backoffs as Backoffs
     from .drain.drain_options import GIVE_UP as GIVE_UP
     from .drain.drain_options import DrainOptions as DrainOptions
+    from .drain.emptiness import EmptinessCheck as EmptinessCheck
     from .drain.emptiness import counts_of as counts_of
     from .drain.queue_drain import QueueDrain as QueueDrain
     from .drain.queue_state import DrainState as DrainState
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 else:
     _MODULES = {
         "destination_backoffs": ("Backoffs",),
-        "drain.emptiness": ("counts_of",),
+        "drain.emptiness": ("EmptinessCheck", "counts_of"),
         "drain.drain_options": ("DrainOptions", "GIVE_UP"),
         "drain.queue_drain": ("QueueDrain",),
         "drain.queue_state": ("DrainState",),

@@ -53,11 +53,8 @@ class EmptinessCheck:
     def count(self, queue: str, wants: Callable[[Peeked], bool], at_most: int) -> PeekCount:
         """Counts the active and deferred messages of a queue, until it has found `at_most` wanted ones."""
         with self._lock:
-            if self._connection is None or self._connection.wire.failure is not None:
-                self._held.close()
-                self._connection = self._held.enter_context(self._connect(self._settings, queue))
             wanted = others = deferred = 0
-            for message in peek(self._connection, queue, first=at_most):
+            for message in peek(self._open(queue), queue, first=at_most):
                 if message.state not in IN_THE_BACKLOG:
                     continue
                 if wants(message):
@@ -68,6 +65,18 @@ class EmptinessCheck:
                 if wanted >= at_most:
                     break
             return PeekCount(wanted, others, deferred)
+
+    def oldest(self, queue: str) -> Peeked | None:
+        """The first message of a queue that a pump can move; None if there is none."""
+        with self._lock:
+            messages = peek(self._open(queue), queue, first=1)
+            return next((message for message in messages if message.state in IN_THE_BACKLOG), None)
+
+    def _open(self, queue: str) -> Connection:
+        if self._connection is None or self._connection.wire.failure is not None:
+            self._held.close()
+            self._connection = self._held.enter_context(self._connect(self._settings, queue))
+        return self._connection
 
     def close(self) -> None:
         with self._lock:

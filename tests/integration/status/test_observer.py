@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -29,7 +31,14 @@ from syphon.status.logs import RecentEvents
 from syphon.status.observer import Observer
 from syphon.status.service import StatusService
 from syphon.status.snapshot import BacklogQueueState, DestinationState, MessageFlow, Severity, SideState
-from syphon.time_budget import COUNT_AGAIN_AFTER, COUNT_DEAD_LETTERS_EVERY, COUNT_EVERY, HUNG_AFTER
+from syphon.status.telemetry import Telemetry
+from syphon.time_budget import (
+    COUNT_AGAIN_AFTER,
+    COUNT_DEAD_LETTERS_EVERY,
+    COUNT_EVERY,
+    COUNT_HELD_UP_EVERY,
+    HUNG_AFTER,
+)
 from syphon.transfer import DestinationBackoff, WaitingMessages
 from syphon.worker.pair_worker import PairWorker
 from syphon.worker.pauses import Pause, Pauses
@@ -79,7 +88,8 @@ def scene(emulator: BackgroundEmulator) -> Iterator[Scene]:
     with ControlServer(pauses=pauses) as control_server:
         spark = cast(Any, None)
         ledger_writer = LedgerWriter(Ledger(spark, "nowhere"))
-        worker = Worker(config, Jobs(spark, control_server, ledger_writer), control_server, pauses=pauses)
+        jobs = cast(Jobs, SimpleNamespace(most_slots=1))  # no message comes, so no job runs
+        worker = Worker(config, jobs, control_server, pauses=pauses)
         found = Scene(emulator, worker, cast(Any, None), pauses)
         found.observer = Observer(config, pauses, RecentEvents(), now=lambda: time.monotonic() + found.later)
         found.observer.attach(worker, control_server, ledger_writer)
@@ -346,3 +356,56 @@ def test_while_the_primary_is_away_no_destination_looks_available_and_the_worker
         status = found.look()
         assert (status.outlook.flow, status.problems) == (MessageFlow.IDLE, [])
         assert status.pairs[0].destinations[0].state is DestinationState.AVAILABLE
+
+
+def put(emulator: BackgroundEmulator, count: int, path: str) -> None:
+    with (
+        ServiceBusClient.from_connection_string(emulator["contoso-dr"].connection_string) as client,
+        client.get_queue_sender(QUEUE) as sender,
+    ):
+        sender.send_messages([ServiceBusMessage("", application_properties={"x-ms-path": path}) for _ in range(count)])
+
+
+def prometheus(found: Scene) -> str:
+    telemetry = Telemetry(found.observer._config, found.observer)
+    try:
+        return telemetry.prometheus().decode()
+    finally:
+        telemetry.close()
+
+
+def test_an_outage_that_meets_an_idle_worker_shows_the_backlog_its_age_growth_and_destinations(
+    emulator: BackgroundEmulator,
+) -> None:  # X7
+    with scene(emulator) as found:
+        eventually(lambda: not found.not_ready())
+        clock = 1000.0
+        counts = found.observer.backlog_counts
+        counts._now = counts._wall = lambda: clock
+        counts.count()
+        found.outage("contoso")
+        eventually(found.not_ready)
+        put(emulator, 20, "orders")
+        clock += COUNT_HELD_UP_EVERY - 1
+        counts.count()
+        assert counts.oldest == {}, "it is not due"
+        clock += 1
+        counts.count()
+        status = found.look()
+        (queue, empty), (orders,) = status.pairs[0].queues, status.pairs[0].destinations
+        assert (queue.left, queue.arriving_per_second, queue.counted.timestamp()) == (20, 2.0, clock)
+        assert queue.oldest is not None
+        assert empty.oldest is None
+        assert (orders.path, orders.state, orders.left) == ("orders", DestinationState.UNKNOWN, 1)
+        outlook = status.outlook
+        assert (outlook.left, outlook.arriving_per_second, outlook.oldest) == (20, 2.0, queue.oldest)
+        found.observer.status = status.model_copy(update={"at": queue.oldest + timedelta(seconds=1000)})
+        ages = dict(re.findall(r'syphon_backlog_age_seconds\{.*queue="(.*)"\} (.*)', prometheus(found)))
+        assert ages == {QUEUE: "1000.0", empty.name: "0.0"}, "SyphonNoSuccess and SyphonBacklogOld fire after 900 s"
+
+        found.back("contoso")
+        eventually(lambda: not found.not_ready())
+        clock += COUNT_HELD_UP_EVERY
+        found.look()
+        counts.count()
+        assert counts.oldest == {}, "slots report what they see"
