@@ -21,7 +21,7 @@ from syphon.config import ConfigLike, settings_of
 from syphon.ledger import Ledger
 from syphon.model import SyphonError, first_line
 from syphon.servicebus import Peeked, connected, peek_pages
-from syphon.spark import access_to, check_python
+from syphon.spark import access_to
 
 from .message_batches import STATES, in_batches
 
@@ -241,6 +241,8 @@ def _moment(seconds: float | None) -> datetime | None:
 def looking(spark: SparkSession) -> Iterator[None]:
     """Raises an error of a task as BacklogUnseen or PythonUnusable, without the long stack trace that Spark adds."""
     from pyspark.errors import PySparkException
+
+    from syphon.spark import check_python  # executors import this module, and lack what a job of the driver needs
 
     try:
         yield

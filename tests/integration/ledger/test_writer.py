@@ -182,7 +182,7 @@ def test_where_nothing_can_be_written_the_oldest_rows_make_room_and_their_job_st
     writer.close_job("job-2", [second], [attempt(1, origin=Origin("contoso", "job-2", 0, 0))])
     files.full = False
     assert not writer.finish()
-    assert "rows of job job-1 were given up" in writer.error
+    assert "rows of job job-1 were dropped" in writer.error
     assert numbers(tmp_path) == [2]
     assert [job.job for job in ledger.open_jobs()[0]] == ["job-1"]
 
@@ -191,7 +191,7 @@ def test_rows_that_are_no_file_keep_no_others_from_being_written(writer: LedgerW
     writer.close_job("job-1", [b"no file"], [attempt(1)])
     writer.close_job("job-2", [packed_file([outcome(2)])], [attempt(1)])
     assert not writer.finish()
-    assert "job-1 were given up" in writer.error
+    assert "job-1 were dropped" in writer.error
     assert numbers(tmp_path) == [2]
 
 
@@ -304,7 +304,7 @@ def test_a_ledger_that_hangs_for_long_makes_room_for_new_rows(
     writer = LedgerWriter(ledger)
     writer.start()
     writer.close_job("job-1", [packed_file([outcome(1)])], [attempt(1)])  # it returns
-    assert "rows of job job-1 were given up" in writer.error
+    assert "rows of job job-1 were dropped" in writer.error
     ledger.free.release()
     assert not writer.finish()
 

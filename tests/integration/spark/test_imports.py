@@ -16,7 +16,7 @@ def test_the_module_of_a_task_loads_neither_spark_nor_arrow_nor_pandas() -> None
     assert done.stdout.split() == []
 
 
-TASK = ("spark.task", "datasource.dataframes")
+TASK = ("spark.task", "datasource.backlog_frames")
 SOURCE = ("datasource.source", "datasource.read", "datasource.write")
 
 
