@@ -55,6 +55,7 @@ STOP_WITHIN = 1.5
     help="The address that all namespaces listen on: 0.0.0.0 in a container. Whoever reaches it knows the default key. "
     "[default: as the settings file says, otherwise 127.0.0.1]",
 )
+@click.option("--page-changes", is_flag=True, help="Let the page of a namespace clear faults and move the clock.")
 @click.option("--ready-line", metavar="TEXT", help="A last line to print when ready, for programs that wait for it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON when ready, instead of text.")
 def emulator(
@@ -63,6 +64,7 @@ def emulator(
     state: Path | None,
     tls: bool,
     host: str | None,
+    page_changes: bool,
     ready_line: str | None,
     as_json: bool,
 ) -> None:
@@ -85,7 +87,7 @@ def emulator(
       syphon emulator --state ./state
     """
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
-    settings = _settings(namespaces, config, state, tls, host)
+    settings = _settings(namespaces, config, state, tls=tls, host=host, page_changes=page_changes)
 
     def announce(running: Emulator) -> None:
         (_announce_json if as_json else _announce)(running)
@@ -97,7 +99,13 @@ def emulator(
 
 
 def _settings(
-    options: tuple[str, ...], config: Path | None, state: Path | None, tls: bool, host: str | None
+    options: tuple[str, ...],
+    config: Path | None,
+    state: Path | None,
+    *,
+    tls: bool,
+    host: str | None,
+    page_changes: bool,
 ) -> EmulatorSettings:
     from pydantic import ValidationError
 
@@ -120,6 +128,7 @@ def _settings(
             namespaces=with_default_ports(namespaces),
             state=state or settings.state,
             tls=tls or settings.tls,
+            page_changes=page_changes or settings.page_changes,
             seed=settings.seed,
         )
     except SettingsError as error:

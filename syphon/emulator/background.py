@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from .clock import EmulatorClock, FakeClock
+from .clock import MovableClock
 from .server import Emulator, RunningNamespace
 from .settings import EmulatorSettings
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 class BackgroundEmulator:
     """A local Service Bus: `with BackgroundEmulator(settings) as emulator: …`."""
 
-    def __init__(self, settings: EmulatorSettings | None = None, *, clock: EmulatorClock | None = None) -> None:
+    def __init__(self, settings: EmulatorSettings | None = None, *, clock: MovableClock | None = None) -> None:
         self._emulator = Emulator(settings, clock=clock)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
@@ -63,10 +63,8 @@ class BackgroundEmulator:
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
 
     def advance(self, seconds: float) -> None:
-        """Moves a fake clock forward."""
-        clock = self._emulator.clock
-        assert isinstance(clock, FakeClock), "only a fake clock can be moved"
-        self.call(lambda: clock.advance(seconds))
+        """Moves the clock of the emulator forward. What is due until then has happened when this returns."""
+        self.call(lambda: self._emulator.clock.advance(seconds))
 
     def _run(self) -> None:
         try:

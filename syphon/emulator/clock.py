@@ -34,16 +34,64 @@ class EmulatorClock(Protocol):
     def call_at(self, when: Millis, callback: Callable[[], None]) -> Timer: ...
 
 
+class MovableClock(EmulatorClock, Protocol):
+    """The clock of a whole emulator: people and tests can move it."""
+
+    def advance(self, seconds: float) -> None:
+        """Moves the time forward. What is due until then happens in its order, each at its time."""
+
+
 class SystemClock:
-    """The time of the machine, with asyncio's timers."""
+    """The time of the machine, with asyncio's timers, and ahead of it once it was moved."""
+
+    def __init__(self) -> None:
+        self._ahead: Millis = 0
+        self._timers: set[_SystemTimer] = set()
 
     def now(self) -> Millis:
-        return time.time_ns() // 1_000_000
+        return time.time_ns() // 1_000_000 + self._ahead
 
     def call_at(self, when: Millis, callback: Callable[[], None]) -> Timer:
+        timer = _SystemTimer(when, callback, self._timers)
+        timer.start(when - self.now())
+        return timer
+
+    def advance(self, seconds: float) -> None:
+        target = self.now() + round(seconds * 1000)
+        while due := [timer for timer in self._timers if timer.when <= target]:
+            first = min(due, key=lambda timer: timer.when)
+            self._ahead += max(0, first.when - self.now())
+            first.run()
+        self._ahead += max(0, target - self.now())
+        for timer in self._timers:
+            timer.start(timer.when - self.now())
+
+
+class _SystemTimer:
+    __slots__ = ("_callback", "_handle", "_pending", "when")
+
+    def __init__(self, when: Millis, callback: Callable[[], None], pending: set[_SystemTimer]) -> None:
+        self.when = when
+        self._callback = callback
+        self._pending = pending
+        self._handle: asyncio.TimerHandle | None = None
+        pending.add(self)
+
+    def start(self, delay: Millis) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
         # At most one day: asyncio refuses timers centuries ahead, and each callback checks the time again.
-        delay = min(max(0, when - self.now()), 86_400_000)
-        return asyncio.get_running_loop().call_later(delay / 1000, callback)
+        delay = min(max(0, delay), 86_400_000)
+        self._handle = asyncio.get_running_loop().call_later(delay / 1000, self.run)
+
+    def cancel(self) -> None:
+        self._pending.discard(self)
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def run(self) -> None:
+        self.cancel()
+        self._callback()
 
 
 class FakeClock:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Self
 from .amqp_front import AmqpConnection, AmqpTimeouts
 from .bootstrap import create_configured_entities, restore
 from .broker import BrokerNamespace, NamespaceIdentity, NoJournal, Outage, Policy
-from .clock import EmulatorClock, SystemClock
+from .clock import MovableClock, SystemClock
 from .port_listener import NotInstalled, PortListener, Protocols
 from .settings import EmulatorSettings, NamespaceSettings, default_settings
 from .state import SqliteJournal, StateDirectory
@@ -67,10 +67,10 @@ class RunningNamespace:
     def connection_count(self) -> int:
         return len(self._connections)
 
-    async def open(self, tls: ServerTls | None) -> None:
+    async def open(self, tls: ServerTls | None, clock: MovableClock, page_changes: bool) -> None:
         from .http_front import HttpServer  # aiohttp takes long to import, and reading settings does not need it
 
-        self._http_server = HttpServer(self.namespace)
+        self._http_server = HttpServer(self.namespace, clock, page_changes)
         make_http = await self._http_server.start()
         context = tls.context if tls else None
         protocols = Protocols(self._make_amqp, self._make_websocket, make_http)
@@ -145,7 +145,7 @@ class RunningNamespace:
 class Emulator:
     """A local Service Bus: `async with Emulator(settings) as emulator: …`."""
 
-    def __init__(self, settings: EmulatorSettings | None = None, *, clock: EmulatorClock | None = None) -> None:
+    def __init__(self, settings: EmulatorSettings | None = None, *, clock: MovableClock | None = None) -> None:
         self.settings = settings or default_settings()
         self.clock = clock or SystemClock()
         self.ca_file: Path | None = None
@@ -164,7 +164,7 @@ class Emulator:
             for settings in self.settings.namespaces:
                 running = self._make(settings)
                 self.namespaces.append(running)
-                await running.open(tls)
+                await running.open(tls, self.clock, self.settings.page_changes)
         except BaseException:
             await self.stop()
             raise

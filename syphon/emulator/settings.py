@@ -91,6 +91,8 @@ class EmulatorSettings(Settings):
     state: Path | None = None
     """The directory in which acknowledged messages survive a crash. Without it they are in memory only."""
     tls: bool = False
+    page_changes: bool = False
+    """Whether the page of a namespace can clear faults and move the clock. Without it, it only shows things."""
     seed: int = 0
     """Faults with a `share` happen at the same operations in every run with the same seed."""
 

@@ -45,7 +45,7 @@ async def served(
 ) -> AsyncIterator[ServedNamespace]:
     clock = FakeClock()
     namespace = BrokerNamespace(identity, clock, journal or NoJournal())
-    runner = web.AppRunner(build_app(namespace))
+    runner = web.AppRunner(build_app(namespace, clock))
     await runner.setup()
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0)

@@ -15,10 +15,12 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
 from ..broker import BrokerNamespace, ConnectionDropped, EntityNotFound, Journal, Refusal
+from ..clock import MovableClock
 from .admin import AdministrationApi
 from .arm import ResourceManagerApi
-from .control import add_control_routes
-from .requests import AdministrationPath, entity_of, is_control, is_health, is_resource_manager
+from .control import Control, add_control_routes
+from .page import page
+from .requests import AdministrationPath, entity_of, is_control, is_health, is_page, is_resource_manager
 from .xml_elements import element, serialize, text
 
 log = logging.getLogger(__name__)
@@ -27,8 +29,9 @@ _CLOSING = web.AppKey("closing", asyncio.Event)
 _WRITES = frozenset({"PUT", "POST", "PATCH", "DELETE"})
 
 
-def build_app(namespace: BrokerNamespace) -> web.Application:
-    """Builds the application that answers on the HTTP port of a namespace."""
+def build_app(namespace: BrokerNamespace, clock: MovableClock, page_changes: bool = False) -> web.Application:
+    """Builds the application that answers on the HTTP port of a namespace. With `page_changes` its page may change
+    something."""
     app = web.Application(middlewares=[_answer_refusals, _observe(namespace)])
     app[_CLOSING] = asyncio.Event()
     app.on_shutdown.append(_release)
@@ -38,12 +41,14 @@ def build_app(namespace: BrokerNamespace) -> web.Application:
     async def answer(request: web.Request) -> web.StreamResponse:
         if is_health(request):
             return web.json_response({"status": "healthy"})
+        if is_page(request):
+            return page(request)
         if is_control(request.path):
             raise EntityNotFound(f"{request.method} {request.path} is not one of the emulator's controls.")
         front = resource_manager if is_resource_manager(request.path) else administration
         return await front.answer(request)
 
-    add_control_routes(app, namespace)
+    add_control_routes(app, Control(namespace, clock, page_changes))
     # One route for all paths: entity names contain slashes, written as / or as %2F, and no pattern can match them.
     app.router.add_route("*", "/{path:.*}", answer)
     return app
@@ -66,7 +71,7 @@ def _observe(namespace: BrokerNamespace) -> Middleware:
 
     @web.middleware
     async def watch(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if is_control(request.path) or is_health(request):
+        if is_control(request.path) or is_health(request) or is_page(request):
             return await handler(request)
         is_write = request.method in _WRITES
         entity = entity_of(request.path)
@@ -174,8 +179,9 @@ log.addFilter(_shorten_bad_request)
 class HttpServer:
     """The HTTP front of one namespace, as a factory of protocols for its listeners."""
 
-    def __init__(self, namespace: BrokerNamespace) -> None:
-        self._runner = web.AppRunner(build_app(namespace), access_log=None, logger=log, shutdown_timeout=0.5)
+    def __init__(self, namespace: BrokerNamespace, clock: MovableClock, page_changes: bool) -> None:
+        app = build_app(namespace, clock, page_changes)
+        self._runner = web.AppRunner(app, access_log=None, logger=log, shutdown_timeout=0.5)
 
     async def start(self) -> Callable[[], asyncio.Protocol]:
         await self._runner.setup()

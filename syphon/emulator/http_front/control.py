@@ -1,13 +1,22 @@
-"""The emulator's own routes under /$emulator/: counters, faults, outages. They also work during an outage."""
+"""The emulator's own routes under /$emulator/: counters, faults, outages, the clock, entities and messages.
+
+They also work during an outage. Everybody on the machine can use them, as AMQP without a token lets nobody do: so
+messages need a key, and so does every change that a page wants to make.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import dataclasses
+import time
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from syphon.yaml_settings import Between, Duration
 
 from ..broker import (
     FRAGMENTS,
@@ -15,6 +24,7 @@ from ..broker import (
     BadArgument,
     BadFault,
     BrokerNamespace,
+    Claim,
     EntityNotFound,
     Fault,
     Operation,
@@ -22,10 +32,14 @@ from ..broker import (
     Refusal,
     Unauthorized,
 )
+from ..clock import MovableClock
+from . import page
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 B = TypeVar("B", bound=BaseModel)
 PREFIX = "/$emulator"
+MOST_MESSAGES = 100
+"""The most messages of one answer."""
 
 
 class _Body(BaseModel):
@@ -65,9 +79,12 @@ class FragmentsBody(_Body):
     down: list[int]
 
 
-def add_control_routes(app: web.Application, namespace: BrokerNamespace) -> None:
+class ClockBody(_Body):
+    advance: Annotated[Duration, Between("1ms", "3650d")]
+
+
+def add_control_routes(app: web.Application, control: Control) -> None:
     """Adds the control routes to the application."""
-    control = Control(namespace)
     routes: list[tuple[str, str, Handler]] = [
         ("GET", "/health", control.health),
         ("GET", "/counters", control.counters),
@@ -82,18 +99,22 @@ def add_control_routes(app: web.Application, namespace: BrokerNamespace) -> None
         ("DELETE", "/throttle", control.end_throttle),
         ("PUT", "/quota", control.set_quota),
         ("PUT", "/fragments", control.set_fragments),
+        ("GET", "/clock", control.clock),
+        ("POST", "/clock", control.advance_clock),
+        ("GET", "/entities", control.entities),
+        ("GET", "/messages", control.messages),
     ]
+
     for method, path, handler in routes:
-        app.router.add_route(method, PREFIX + path, _guarded(handler))
+        app.router.add_route(method, PREFIX + path, _guarded(handler, control.check_page))
 
 
-def _guarded(handler: Handler) -> Handler:
-    """Answers refusals as JSON, and refuses web pages: a browser sends an Origin header, scripts and tests do not."""
+def _guarded(handler: Handler, check: Callable[[web.Request], None]) -> Handler:
+    """Checks a request, and answers refusals as JSON."""
 
     async def guarded(request: web.Request) -> web.Response:
         try:
-            if "Origin" in request.headers:
-                raise Unauthorized("The control routes are not for web pages.", status=403)
+            check(request)
             return await handler(request)
         except Refusal as refusal:
             return web.json_response({"error": refusal.description}, status=refusal.status)
@@ -103,7 +124,9 @@ def _guarded(handler: Handler) -> Handler:
 
 async def _read(request: web.Request, model: type[B]) -> B:
     try:
-        return model.model_validate_json(await request.read() or b"{}")
+        return model.model_validate_json(
+            await request.read() or b"{}", context={"from_file": True}
+        )  # durations have units
     except ValidationError as error:
         problems = "; ".join(
             f"{'.'.join(map(str, problem['loc'])) or 'the body'}: {problem['msg']}" for problem in error.errors()
@@ -114,8 +137,11 @@ async def _read(request: web.Request, model: type[B]) -> B:
 class Control:
     """The handlers of the control routes of one namespace."""
 
-    def __init__(self, namespace: BrokerNamespace) -> None:
+    def __init__(self, namespace: BrokerNamespace, clock: MovableClock, page_changes: bool) -> None:
+        """With `page_changes` the page of the namespace may change something."""
         self._namespace = namespace
+        self._clock = clock
+        self._page_changes = page_changes
         self._faults = namespace.faults
 
     async def health(self, request: web.Request) -> web.Response:  # noqa: ARG002  all handlers have one signature
@@ -182,6 +208,69 @@ class Control:
             raise BadArgument(f"down: fragments are numbered 0 to {FRAGMENTS - 1}")
         self._namespace.set_fragments_down(body.entity, set(body.down))
         return web.json_response({"entity": body.entity, "down": sorted(body.down)})
+
+    # --- the clock and what there is -------------------------------------------------------------------------------
+
+    async def clock(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        return self._time()
+
+    async def advance_clock(self, request: web.Request) -> web.Response:
+        body = await _read(request, ClockBody)
+        self._clock.advance(body.advance / 1000)
+        return self._time()
+
+    def _time(self) -> web.Response:
+        now = self._clock.now()
+        return web.json_response({"now": page.iso(now), "ahead_seconds": round(now / 1000 - time.time(), 1)})
+
+    async def entities(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        found = list(page.entities(self._namespace))
+        return web.json_response(
+            {"namespace": self._namespace.name, "page_changes": self._page_changes, "entities": found}
+        )
+
+    async def messages(self, request: web.Request) -> web.Response:
+        """Peeks at the messages of a queue, a subscription or their dead letters. No counter counts it."""
+        path = request.query.get("entity", "").strip("/")
+        page.check_host(request)
+        self.authorize(request, path, Claim.LISTEN)
+        queue = self._namespace.message_queue(path)
+        start, most = (self._number(request, name, default) for name, default in (("from", 0), ("most", 20)))
+        found = queue.peek(start, min(most, MOST_MESSAGES) + 1)
+        more = found.pop().sequence if len(found) > min(most, MOST_MESSAGES) else None
+        now = self._namespace.clock.now()
+        return web.json_response({"messages": [page.shown(message, now) for message in found], "following": more})
+
+    @staticmethod
+    def _number(request: web.Request, name: str, default: int) -> int:
+        given = request.query.get(name, str(default))
+        if not (given.isascii() and given.isdecimal() and len(given) < 20):
+            raise BadArgument(f"{name} is '{given:.50}': give a whole number.")
+        return int(given)
+
+    def check_page(self, request: web.Request) -> None:
+        """Refuses pages of others: a browser sends an Origin header with every change, scripts and tests do not."""
+        origin = request.headers.get("Origin")
+        if origin is None:
+            return
+        if origin not in (f"http://{request.host}", f"https://{request.host}"):
+            raise Unauthorized("The control routes are not for web pages.", status=403)
+        if not self._page_changes:
+            raise Unauthorized("The page may change nothing: start the emulator with --page-changes.", status=403)
+        page.check_host(request)
+        self.authorize(request, "", Claim.MANAGE)
+
+    def authorize(self, request: web.Request, path: str, claim: Claim) -> None:
+        """Refuses a request without the name and key of a policy (Basic) or a shared access signature."""
+        header = request.headers.get("Authorization", "")
+        if not header.startswith("Basic "):
+            self._namespace.authorize_http(header or None, path, claim)
+            return
+        try:
+            name, _, key = base64.b64decode(header[6:], validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            raise Unauthorized("The Authorization header is not the name and key of a policy.") from None
+        self._namespace.authorize([self._namespace.access.plain(name, key)], path, claim)
 
 
 def _shown(fault: Fault) -> dict[str, Any]:

@@ -36,6 +36,12 @@ def is_control(path: str) -> bool:
     return path.startswith(_CONTROL)
 
 
+def is_page(request: web.Request) -> bool:
+    """Whether a browser asks for the page. Clients get an empty feed at the same path, as on Azure."""
+    is_read = request.path == "/" and request.method in ("GET", "HEAD") and "Authorization" not in request.headers
+    return is_read and "text/html" in request.headers.get("Accept", "")
+
+
 def is_health(request: web.Request) -> bool:
     """Whether a request asks for the health. With a token it asks for a queue of that name."""
     return request.path == HEALTH and request.method in ("GET", "HEAD") and "Authorization" not in request.headers
@@ -164,7 +170,7 @@ def _path(address: str, request: web.Request, namespace: BrokerNamespace) -> str
     parts = urlsplit(address)
     host = (parts.hostname or "").lower()
     # Clients know the namespace by the host name they use and by its own name.
-    ours = {_hostname(request.host), _hostname(namespace.host), namespace.name.lower()}
+    ours = {hostname(request.host), hostname(namespace.host), namespace.name.lower()}
     if host not in ours and host.partition(".")[0] != namespace.name.lower():
         raise BadArgument(
             f"SubCode=40000. '{address}' is in another namespace than '{namespace.name}': forward to an entity in the "
@@ -173,5 +179,6 @@ def _path(address: str, request: web.Request, namespace: BrokerNamespace) -> str
     return unquote(parts.path).strip("/")
 
 
-def _hostname(host: str) -> str:
+def hostname(host: str) -> str:
+    """The name in a Host header: without the port."""
     return (urlsplit(f"//{host}").hostname or "").lower()
