@@ -135,7 +135,7 @@ def with_pairs(
 
 
 def fits_short(count: int, size: int) -> bool:
-    """Whether a list or map of so many items and bytes can have the short form."""
+    """Whether a list or map with this many items and bytes can have the short form."""
     return size < 255 and count < 256
 
 

@@ -81,7 +81,7 @@ def split(data: bytes, until: int | None = None) -> list[Span]:
 
 
 def in_order(data: bytes) -> bytes:
-    """The message with its sections in the standard's order (M8). Sections that are there twice are an error.
+    """The message with its sections in the standard's order (M8). A section that occurs twice is an error.
 
     Clients write them in other orders, and Service Bus takes that: the Python SDK writes delivery annotations after the
     body, and rhea writes the footer before it.
@@ -377,7 +377,7 @@ def map_starts(data: bytes, span: Span) -> list[int]:
 
 
 _SIZE = [-1] * 256
-"""The size of a value by its first byte. 0: the second byte is the length. -1: `skip` must find out."""
+"""The size of a value by its first byte. 0: the second byte is the length. -1: `skip` must compute it."""
 for _size, _codes in {
     1: (0x40, 0x41, 0x42, 0x43, 0x44, 0x45),
     2: (0x50, 0x51, 0x52, 0x53, 0x54, 0x55, 0x56),

@@ -37,7 +37,7 @@ MOST_LAYOUTS = 512
 LONGEST_HEAD = 2048
 """Bytes before the body. Messages with more than that rarely have the same layout again."""
 MISSES_PER_ENTRY = 8
-"""One layout in so many misses is added to the cache: where all messages differ, the cache must cost very little."""
+"""Of this many missed layouts one is added to the cache: where all messages differ, the cache must cost very little."""
 
 
 class Layout(NamedTuple):

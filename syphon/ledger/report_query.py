@@ -1,4 +1,4 @@
-"""Puts a report together from what a reader has counted in the ledger."""
+"""Queries the ledger for a report: asks a reader for the counts of a period, and puts the report together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report says: plain values, and the verdict on them. The module `queries` reads them from the ledger.
+"""What a report says: plain values, and the verdict on them. `report_query` makes them from the ledger.
 
 The report counts two things. A **transfer** is one receipt of a message and its outcome. A **message** may take several
 transfers: left while its destination was down, forwarded an hour later. The best of these outcomes counts for it.

@@ -195,7 +195,7 @@ class LedgerWriter:
     def finish(self, within: float | None = None, say: Callable[[str], None] | None = None) -> bool:
         """Writes what waits, ends the thread, and returns whether everything is on record.
 
-        With `within`, it ends after so many seconds. Without, it waits as long as files are being written. `say` is
+        With `within`, it ends after that many seconds. Without, it waits as long as files are being written. `say` is
         called with a line for a progress display while it waits. Jobs that it gives up stay open if they have a record.
         """
         started = moved_at = self._now()

@@ -18,7 +18,7 @@ class RetryPolicy:
     """Every pause is as long as the first."""
 
     def pause(self, retried: int) -> float:
-        """Seconds before the next retry, after so many retries."""
+        """Seconds before the next retry, after this many retries."""
         return min(self.longest, self.first if self.fixed else self.first * 2.0 ** min(retried, _ENOUGH))
 
 

@@ -68,7 +68,7 @@ class NamespaceTier(NamedTuple):
 
 
 class Administration(Protocol):
-    """The port: tells what is in a namespace, and makes queues there.
+    """The port: reads the entities of a namespace, and creates queues there.
 
     Every operation may raise `NotAuthorized`, `NamespaceGone` or a kind of `AdministrationFailed`. The text names the
     namespace and the entity, and never contains a secret. No operation is retried: the caller decides about that.

@@ -21,8 +21,8 @@ from syphon.time_budget import (
 )
 
 from .cbs_tokens import Tokens
-from .clocks import wait_for_traffic
 from .links import LinkState, RawLink, RawReceiver, RawSender
+from .runtime import wait_for_traffic
 from .sdk_sockets import open_socket
 from .wire_session import Wire
 
@@ -82,7 +82,7 @@ class Backoff:
         self._failures = 0
 
     def pause(self, lasted: float, at_once: bool = True) -> float:
-        """The seconds to wait before the next opening, after one that lasted so many seconds.
+        """The seconds to wait before the next opening, after one that lasted this many seconds.
 
         `at_once`: the first one after a link or connection that worked needs no pause.
         """

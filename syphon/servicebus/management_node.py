@@ -215,7 +215,7 @@ class DeferredReceiver:
                 self.arrivals.append(Arrival(self, 0, token.bytes_le, payload, now, asked_at))
 
     def _not_received(self, numbers: Sequence[int], reply: ManagementReply) -> None:
-        """One message that is gone, has expired or is locked makes the service refuse all: it requests halves."""
+        """Requests halves: one message that is missing, expired or locked makes the service refuse all."""
         if reply.condition == NOT_FOUND and len(numbers) > 1:
             middle = len(numbers) // 2
             self._ask_for(numbers[:middle])

@@ -78,9 +78,9 @@ def check_contract(version: str = __version__) -> None:
         try:
             found = getattr(importlib.import_module(module), cls)
         except (ImportError, AttributeError):
-            problems.append(f"{place} is gone")
+            problems.append(f"{place} does not exist")
             continue
-        problems += [f"{place}.{name} is gone" for name in names if not _has(found, name)]
+        problems += [f"{place}.{name} does not exist" for name in names if not _has(found, name)]
     if problems:
         raise SdkMismatch(
             f"azure-servicebus does not fit: {'; '.join(problems)}. Install azure-servicebus=={SUPPORTED}*, "

@@ -138,9 +138,9 @@ class OpenSocket:
     """Bytes that the SDK had read from the socket and not yet used."""
     max_frame_size: int
     idle_timeout: float | None
-    """The peer closes the connection if it receives nothing for so many seconds."""
+    """The peer closes the connection if it receives nothing for this many seconds."""
     heartbeat: float
-    """The peer was asked to send something at least once in so many seconds."""
+    """We have requested a frame from the peer at least once within this many seconds."""
     websocket: WebSocketCodec | None = None
     """The WebSocket on the socket, if the transport is AMQP over WebSockets."""
 
@@ -294,7 +294,7 @@ ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 def explain(error: Exception, namespace: str, entity: str, proxy: HttpProxy | None = None) -> SyphonError:
     """Our error for one of the SDK's, in the operator's words. Only the first line of the SDK's text is kept.
 
-    An error of the connection does not name the entity: all entities of a namespace have the same, and are told once.
+    An error of the connection does not name the entity: it is the same for all entities, and is reported once.
     """
     # Errors of the SDK's lower layer begin with a condition that says little. Their description says what happened.
     text = str(getattr(error, "description", None) or error).partition("\n")[0]

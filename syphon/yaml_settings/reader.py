@@ -33,7 +33,7 @@ class Document:
     shown_as: dict[Loc, str] = field(default_factory=dict)
     """The text in the file, where a reference was replaced. It is shown in place of the data, which may be a secret."""
     settled: set[Loc] = field(default_factory=set)
-    """Paths that have a problem already. The model need not check the placeholder that is there now."""
+    """Paths that have a problem already. The model need not check their placeholders."""
 
     def line_of(self, path: Loc) -> int | None:
         """The line of a path, or of the nearest value around it."""

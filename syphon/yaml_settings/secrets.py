@@ -1,4 +1,4 @@
-"""Secrets that change while a process runs: each look at one reads the files that its setting names again.
+"""Secrets that change while a process runs: each use of one reloads the files that its setting names.
 
 Keys are rotated. A worker that has read its key once, at its start, would have to be restarted for each rotation.
 """

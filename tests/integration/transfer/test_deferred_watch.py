@@ -10,8 +10,8 @@ import pytest
 from syphon.emulator import Action, Fault, Kind, Operation, QueueDescription
 from syphon.model import DestinationMissing, Renames
 from syphon.servicebus import MessageState
-from syphon.servicebus.clocks import wait_for_traffic
 from syphon.servicebus.connection import Connection
+from syphon.servicebus.runtime import wait_for_traffic
 from syphon.time_budget import LOCK_DURATION, PEEK_ALL_EVERY
 from syphon.transfer.deferred_watch import Ring
 from syphon.transfer.destinations import DestinationBackoff
