@@ -51,7 +51,7 @@ def test_the_example_shows_every_key_there_is() -> None:
     assert keys(EmulatorSettings) - shown == set()
 
 
-def test_the_mistakes_on_the_page_are_told_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_mistakes_on_the_page_are_reported_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("emulator.yaml").write_text(
         "namespaces:\n  - name: a\n    queus: []\n    queues:\n      - {name: q, lock_duration: 1h}\n"

@@ -23,7 +23,7 @@ SHARED = {
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_every_name_that_a_package_exports_is_there(package: str) -> None:
+def test_every_name_that_a_package_exports_exists(package: str) -> None:
     module = import_module(f"syphon.{package}")
     assert len(module.__all__) == len(set(module.__all__))
     for name in module.__all__:

@@ -228,7 +228,7 @@ def test_a_lock_from_before_the_kill_ends_when_it_would_have(emulator: Killable)
     assert (str(again), again.delivery_count) == ("held", 1)
 
 
-def test_a_second_emulator_is_refused_until_the_first_is_gone(emulator: Killable) -> None:
+def test_a_second_emulator_is_refused_until_the_first_has_ended(emulator: Killable) -> None:
     arguments = ("--json", "--config", str(emulator.config), "--state", str(emulator.directory))
     with emulator.running() as (process, _):
         result = run_syphon("emulator", *arguments)

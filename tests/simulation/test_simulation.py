@@ -73,7 +73,7 @@ def test_a_lone_message_waits_for_no_trickle_in_other_queues() -> None:  # S10
     assert max(late) <= 3.0
 
 
-def test_a_worker_is_quiet_while_the_primary_is_away_and_notices_its_return() -> None:  # C3, D16
+def test_a_worker_is_quiet_while_the_primary_is_unreachable_and_notices_its_return() -> None:  # C3, D16
     """Messages come before the outage and during it. A receive that ends at a primary which is away is in vain."""
     away = SimulatedFault(Kind.OUTAGE, 20.0, 205.0, "contoso", how="refuse")
     messages = tuple(

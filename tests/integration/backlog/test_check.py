@@ -139,7 +139,7 @@ def test_destinations_are_tried_and_patterns_looked_up(emulator: BackgroundEmula
     assert "billing/paid" in about(findings, "billing/*")[0][1]
 
 
-def test_without_provisioning_no_manage_claim_is_asked_for(emulator: BackgroundEmulator) -> None:
+def test_without_provisioning_no_manage_claim_is_needed(emulator: BackgroundEmulator) -> None:
     make(emulator, "contoso-dr", DOCUMENTED)
     modest = pair(emulator, "worker", backlog_queue_count=2, destinations={"allow": ["billing/*"]})
     (denied,) = [finding for finding in found(modest) if not finding.level.is_good]
@@ -160,7 +160,7 @@ def test_a_claim_that_is_missing_is_named_with_the_role_that_has_it(emulator: Ba
     assert "Azure Service Bus Data Receiver" in text
 
 
-def test_silence_on_all_sides_ends_and_is_told_once_for_each_way_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silence_on_all_sides_ends_and_is_reported_once_for_each_way_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight, "CHECK_ANSWER_WITHIN", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
         home, away = one.getsockname()[1], other.getsockname()[1]
@@ -186,7 +186,7 @@ def names_port(text: str, port: int) -> bool:
     return re.search(rf"\b{port}\b", text) is not None
 
 
-def test_the_room_of_all_queues_is_told(emulator: BackgroundEmulator) -> None:
+def test_the_room_of_all_queues_is_reported(emulator: BackgroundEmulator) -> None:
     small = replace(DOCUMENTED, name=f"{PREFIX}/1", max_size_in_megabytes=1024)
     make(emulator, "contoso-dr", DOCUMENTED, small)
     told = "room for 11.0 GB in 3 backlog queues, if all exist: everything sent during an outage must fit"

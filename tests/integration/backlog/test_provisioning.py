@@ -116,7 +116,7 @@ def created(name: QueueName) -> ProvisionedQueue:
 # The plan -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_plan_says_what_is_there_what_differs_and_what_would_be_made(
+def test_a_plan_says_what_exists_what_differs_and_what_would_be_made(
     here: Site, administration: Administration
 ) -> None:  # P1, P3
     other = QueueDescription(ONE, lock_duration=30_000, max_delivery_count=10, requires_session=True)
@@ -228,7 +228,9 @@ def test_what_cannot_be_seen_is_part_of_the_plan(here: Site, administration: Adm
     assert isinstance(planned.unlisted, AdministrationUnavailable)
 
 
-def test_what_is_out_of_reach_is_asked_once_and_not_for_every_queue(here: Site, administration: Administration) -> None:
+def test_an_unreachable_namespace_is_asked_once_and_not_for_every_queue(
+    here: Site, administration: Administration
+) -> None:
     here.arm(Fault(Action.DROP, Operation.MANAGE))
     planned = plan(administration, names(10))
     assert [queue.name for queue in planned.of(QueueState.UNKNOWN)] == names(10)
@@ -352,9 +354,7 @@ def test_a_queue_that_another_client_creates_at_the_same_moment_is_fine(here: Si
 # What goes wrong ------------------------------------------------------------------------------------------------------
 
 
-def test_a_queue_that_fails_is_tried_again_after_half_a_minute(
-    here: Site, administration: Administration
-) -> None:  # P5
+def test_a_queue_that_fails_is_retried_after_half_a_minute(here: Site, administration: Administration) -> None:  # P5
     planned = plan(administration, names(2))
     here.arm(Fault(Action.ERROR, Operation.MANAGE, entity=ZERO, times=1))
     here.arm(Fault(Action.DROP, Operation.MANAGE, entity=ONE, times=2))

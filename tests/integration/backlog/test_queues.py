@@ -165,7 +165,7 @@ def test_a_queue_as_documented_differs_in_nothing() -> None:  # P3
     assert DOCUMENTED.differences(dataclasses.replace(DOCUMENTED)) == []
 
 
-def test_each_difference_is_told_by_its_property() -> None:  # P3
+def test_each_difference_is_reported_by_its_property() -> None:  # P3
     found = dataclasses.replace(
         DOCUMENTED, max_delivery_count=10, lock_duration=30_000, dead_lettering_on_message_expiration=False
     )

@@ -285,7 +285,7 @@ def test_a_missing_token_is_reported_in_our_own_words(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
-def test_a_namespace_out_of_reach_is_reported_and_has_its_own_exit_code(tmp_path: Path) -> None:
+def test_an_unreachable_namespace_is_reported_and_has_its_own_exit_code(tmp_path: Path) -> None:
     other = CLOSED.replace("127.0.0.1:1", "127.0.0.1:2")
     done = syphon("check", "-c", write(tmp_path, CLOSED, other))
     assert done.returncode == 69
@@ -296,7 +296,7 @@ def test_a_namespace_out_of_reach_is_reported_and_has_its_own_exit_code(tmp_path
     assert syphon("provision", "--dry-run", "-c", tmp_path / "config.yaml").returncode == 69
 
 
-def test_refused_credentials_weigh_more_than_a_namespace_out_of_reach(  # D12
+def test_refused_credentials_weigh_more_than_an_unreachable_namespace(  # D12
     emulator: BackgroundEmulator, tmp_path: Path
 ) -> None:
     _, secondary = strings(emulator)
@@ -305,7 +305,7 @@ def test_refused_credentials_weigh_more_than_a_namespace_out_of_reach(  # D12
     assert done.returncode == 77
 
 
-def test_an_entity_that_cannot_be_checked_now_is_reported_as_out_of_reach(
+def test_an_entity_that_cannot_be_checked_is_reported_as_unreachable(
     emulator: BackgroundEmulator, tmp_path: Path
 ) -> None:
     emulator.call(lambda: emulator["contoso-dr"].namespace.create_queue(QueueDescription(ZERO)))

@@ -18,7 +18,7 @@ def asked(*arguments: str) -> dict[str, Any]:
     return found
 
 
-def test_an_idle_month_is_all_that_is_estimated_unless_more_is_asked_for() -> None:  # S1
+def test_an_idle_month_is_all_that_is_estimated_by_default() -> None:  # S1
     found = asked()
     assert (found["idle"]["operations"], found["drain"], found["outage"]) == (28_800, None, None)
     assert asked("--workers", "2")["idle"]["operations"] == 57_600

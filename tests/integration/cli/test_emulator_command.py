@@ -54,7 +54,7 @@ def test_for_people_it_prints_what_they_need() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_it_whoever_is_connected(number: int) -> None:
+def test_a_signal_stops_it_although_clients_are_connected(number: int) -> None:
     with syphon("emulator", "--json", "--namespace", "a:0:0") as emulator:
         (namespace,) = ready(emulator.stdout_until("\n"))["namespaces"]
         with (
@@ -79,7 +79,7 @@ def test_a_port_that_is_taken_is_named_with_its_namespace() -> None:
             assert str(port) in result.stderr
 
 
-def test_a_bad_file_is_told_line_by_line(tmp_path: Path) -> None:
+def test_a_bad_file_is_reported_line_by_line(tmp_path: Path) -> None:
     file = tmp_path / "emulator.yaml"
     file.write_text("namespaces:\n  - name: a\n    queus: []\n    queues:\n      - {name: q, lock_duration: 1h}\n")
     result = run_syphon("emulator", "--config", str(file))
@@ -96,7 +96,7 @@ def test_a_missing_file_is_a_matter_of_configuration() -> None:
     assert "no-such-file.yaml" in result.stderr
 
 
-def test_a_state_directory_that_cannot_be_is_told_plainly(tmp_path: Path) -> None:
+def test_a_state_directory_that_cannot_be_used_is_reported_plainly(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     result = run_syphon("emulator", "--namespace", "a:0:0", "--state", str(tmp_path / "file" / "state"))
     assert result.returncode == ExitCode.CONFIG

@@ -86,7 +86,7 @@ def test_bytes_that_are_no_message_are_a_row_with_what_the_broker_wrote(source: 
     assert [bytes(rows[place].body) for place in (0, 2)] == [b"before", b"after"]
 
 
-def test_bodies_come_only_if_asked_for_and_a_schema_chooses_columns(source: SparkSession, bus: SourceBus) -> None:
+def test_bodies_come_only_on_request_and_a_schema_chooses_columns(source: SparkSession, bus: SourceBus) -> None:
     queue = bus.queue("chosen")
     bus.put(queue, message(b"one", message_id="m1"))
     assert "body" not in read(source, bus, queue).columns

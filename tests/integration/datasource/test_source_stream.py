@@ -100,7 +100,7 @@ def test_a_stream_goes_on_after_a_restart_with_what_came_between(
     assert all(row[2] == str(row[1]) for row in rows)
 
 
-def test_available_now_reads_what_is_there_in_batches_of_some_rows_and_ends(
+def test_available_now_reads_what_exists_in_batches_of_some_rows_and_ends(
     source: SparkSession, bus: SourceBus, tmp_path: Path
 ) -> None:
     queue, other = bus.queue("now"), bus.queue("now-too")
@@ -161,7 +161,7 @@ def new_messages(bus: SourceBus, entity: str, clock: Clock, **options: Any) -> N
     return NewMessages(parse_options(bus.options(entity, **options)), clock)
 
 
-def test_an_idle_stream_looks_once_a_second_however_often_spark_asks(bus: SourceBus) -> None:
+def test_an_idle_stream_peeks_once_per_second_however_often_spark_asks(bus: SourceBus) -> None:
     queue, clock = bus.queue("idle"), Clock()
     found = new_messages(bus, queue, clock)
     for _ in range(100):
@@ -173,7 +173,7 @@ def test_an_idle_stream_looks_once_a_second_however_often_spark_asks(bus: Source
     found.close()
 
 
-def test_a_connection_that_was_not_used_for_long_is_opened_anew(bus: SourceBus) -> None:
+def test_a_connection_that_was_not_used_for_long_is_reopened(bus: SourceBus) -> None:
     queue, clock = bus.queue("seldom"), Clock()
     found = new_messages(bus, queue, clock)
     for last in (1, 2, 3):

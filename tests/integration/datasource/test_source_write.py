@@ -166,7 +166,7 @@ def test_a_missing_entity_fails_at_once_even_if_bad_rows_are_skipped(bus: Source
         send_rows(options(bus, "no-such-entity", bad_rows="skip"), 0, [{"body": [b"x"] * 10}])
 
 
-def test_an_entity_that_takes_nothing_ends_the_write_after_its_patience(bus: SourceBus) -> None:
+def test_an_entity_that_accepts_nothing_ends_the_write_after_its_patience(bus: SourceBus) -> None:
     queue = bus.queue("full")
     fault = Fault(Action.ERROR, Operation.SEND, queue, condition="amqp:resource-limit-exceeded", description="full")
     bus.emulator.call(lambda: bus.broker.faults.add(fault))

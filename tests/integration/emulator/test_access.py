@@ -325,7 +325,7 @@ async def test_sasl_plain_opens_the_namespace_as_its_policy_does(contoso: Runnin
         ("", None),
     ],
 )
-async def test_a_failed_sign_in_is_told_and_the_connection_ends(
+async def test_a_failed_sign_in_is_reported_and_the_connection_ends(
     contoso: RunningNamespace, mechanism: str, response: bytes | None
 ) -> None:
     async with peer(contoso.amqp_port) as one:

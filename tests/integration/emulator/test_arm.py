@@ -101,7 +101,7 @@ async def test_every_setting_of_a_queue_comes_back(here: ServedNamespace, arm: S
     assert {name: getattr(queue.properties, name) for name in asked} == stored
 
 
-async def test_counts_and_dates_are_told(here: ServedNamespace, arm: ServiceBusManagementClient) -> None:
+async def test_counts_and_dates_are_reported(here: ServedNamespace, arm: ServiceBusManagementClient) -> None:
     here.namespace.create_queue(QueueDescription("orders"))
     properties = (await arm.queues.get("rg", "contoso", "orders")).properties
     assert properties is not None
@@ -186,7 +186,7 @@ async def test_what_the_service_refuses_is_refused(arm: ServiceBusManagementClie
     assert refused.value.error.code == "BadRequest"
 
 
-async def test_sessions_cannot_be_asked_for_later(here: ServedNamespace, arm: ServiceBusManagementClient) -> None:
+async def test_sessions_cannot_be_requested_later(here: ServedNamespace, arm: ServiceBusManagementClient) -> None:
     here.namespace.create_queue(QueueDescription("orders"))
     queue = SBQueue(properties=SBQueueProperties(requires_session=True))
     with pytest.raises(HttpResponseError, match="RequiresSession"):

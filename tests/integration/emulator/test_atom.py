@@ -196,7 +196,7 @@ async def test_updating_what_is_not_there_is_not_found(admin: ServiceBusAdminist
     assert refused.value.status_code == 404
 
 
-async def test_sessions_cannot_be_asked_for_later(admin: ServiceBusAdministrationClient) -> None:
+async def test_sessions_cannot_be_requested_later(admin: ServiceBusAdministrationClient) -> None:
     queue = await admin.create_queue("orders")
     with pytest.raises(HttpResponseError, match="RequiresSession property of an existing Queue") as no:
         await admin.update_queue(queue, requires_session=True)
@@ -450,7 +450,7 @@ async def test_pages_that_cannot_be(here: ServedNamespace, query: str) -> None:
     assert refused.value.status == 400
 
 
-async def test_runtime_counts_are_told(here: ServedNamespace, admin: ServiceBusAdministrationClient) -> None:
+async def test_runtime_counts_are_reported(here: ServedNamespace, admin: ServiceBusAdministrationClient) -> None:
     await admin.create_queue("orders")
     await admin.create_topic("news")
     await admin.create_subscription("news", "audit")

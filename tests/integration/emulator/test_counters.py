@@ -172,7 +172,7 @@ async def test_each_receive_of_the_client_that_brings_nothing_is_one_empty_recei
     assert counted(clocked) == {"empty_receive": 5, "peek": 5}
 
 
-async def test_a_receive_that_brings_fewer_than_it_asked_for_is_not_empty(
+async def test_a_receive_that_brings_fewer_than_requested_is_not_empty(
     clocked: EmulatedNamespace, clock: FakeClock
 ) -> None:
     async with sdk_queue(clocked, AIO) as orders:
@@ -251,7 +251,7 @@ async def test_a_receive_that_ends_with_a_drain_is_counted_once(patient: Emulate
     assert counted(patient) == {"empty_receive": 1}
 
 
-async def test_a_receive_that_only_looks_what_is_there_is_a_receive(patient: EmulatedNamespace) -> None:
+async def test_a_receive_that_does_not_wait_is_a_receive(patient: EmulatedNamespace) -> None:
     patient.namespace.create_queue(QueueDescription("orders"))
     async with raw_client(patient) as raw:
         await ask(raw, await raw.attach_receiver("orders"), 5, drain=True)
@@ -294,7 +294,7 @@ async def test_a_receive_that_an_outage_ends_is_not_counted(patient: EmulatedNam
     assert counted(patient) == {}
 
 
-async def test_a_receive_whose_client_goes_away_is_counted(patient: EmulatedNamespace) -> None:
+async def test_a_receive_whose_client_disconnects_is_counted(patient: EmulatedNamespace) -> None:
     patient.namespace.create_queue(QueueDescription("orders"))
     async with raw_client(patient) as raw:
         await ask(raw, await raw.attach_receiver("orders"), 10)

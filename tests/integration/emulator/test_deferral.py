@@ -51,7 +51,7 @@ async def test_a_number_that_is_not_a_deferred_messages_is_an_error(emulated: Em
 
 
 @asynchronous
-async def test_an_abandoned_deferred_message_stays_deferred_and_so_does_one_whose_lock_ran_out(
+async def test_an_abandoned_deferred_message_stays_deferred_and_so_does_one_whose_lock_expired(
     clocked: EmulatedNamespace, flavour: str
 ) -> None:
     async with sdk_queue(clocked, flavour) as it:

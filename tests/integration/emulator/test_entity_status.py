@@ -90,7 +90,7 @@ async def test_receive_disabled_is_about_receivers_alone(emulated: EmulatedNames
 
 
 @asynchronous
-async def test_who_uses_a_queue_that_is_deleted_is_told_that_it_is_gone(
+async def test_who_uses_a_deleted_queue_is_told_that_it_does_not_exist(
     emulated: EmulatedNamespace, flavour: str
 ) -> None:
     # The link says that the queue is gone. A new connection is refused its token.

@@ -166,7 +166,7 @@ async def test_each_condition_of_a_refused_management_request(
 # One refusal and then none -------------------------------------------------------------------------------------------
 
 
-async def test_a_send_that_was_refused_as_busy_is_tried_again_and_arrives_once(
+async def test_a_send_that_was_refused_as_busy_is_retried_and_arrives_once(
     emulated: EmulatedNamespace, client: ServiceBusClient
 ) -> None:
     emulated.namespace.create_queue(QueueDescription("orders"))

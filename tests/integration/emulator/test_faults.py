@@ -188,7 +188,7 @@ def test_of_several_faults_the_first_that_was_set_strikes(faults: FaultInjector)
     assert (first.struck, second.struck) == (1, 1)
 
 
-def test_one_fault_is_taken_back_or_all_of_them(faults: FaultInjector) -> None:
+def test_one_fault_is_cleared_or_all_of_them(faults: FaultInjector) -> None:
     numbers = [faults.add(Fault(Action.DROP, Operation.SEND, entity)) for entity in ("orders", "invoices", "letters")]
     faults.clear(numbers[1])
     assert [fault.id for fault in faults.armed()] == [numbers[0], numbers[2]]
@@ -305,7 +305,7 @@ async def _connect(emulated: EmulatedNamespace) -> None:
         pass
 
 
-async def test_a_connection_is_closed_with_the_condition_that_was_asked_for(emulated: EmulatedNamespace) -> None:
+async def test_a_connection_is_closed_with_the_selected_condition(emulated: EmulatedNamespace) -> None:
     emulated.namespace.create_queue(QueueDescription("orders"))
     set_fault(emulated, Action.ERROR, Operation.CONNECT, condition="amqp:connection:forced", times=1)
     async with ServiceBusClient.from_connection_string(emulated.connection_string, retry_total=0) as client:
@@ -330,7 +330,7 @@ async def test_a_link_is_refused(emulated: EmulatedNamespace, action: Action, co
         assert await raw.send(await raw.attach_sender("orders"), ORDER) == Accepted()
 
 
-async def test_a_connection_is_cut_when_it_attaches_and_the_client_comes_again(emulated: EmulatedNamespace) -> None:
+async def test_a_connection_is_cut_when_it_attaches_and_the_client_reconnects(emulated: EmulatedNamespace) -> None:
     emulated.namespace.create_queue(QueueDescription("orders"))
     cut = set_fault(emulated, Action.DROP, Operation.ATTACH, "orders", times=1)
     async with persistent(emulated) as client, client.get_queue_sender("orders") as sender:
@@ -411,7 +411,7 @@ async def test_a_link_that_breaks_under_a_send_is_opened_again(emulated: Emulate
     await asyncio.gather(send_through(Action.DROP), send_through(Action.DETACH))
 
 
-async def test_a_link_that_breaks_under_a_send_is_an_error_to_a_client_that_does_not_try_again(
+async def test_a_link_that_breaks_under_a_send_is_an_error_to_a_client_that_does_not_retry(
     orders: SdkQueue,
 ) -> None:
     set_fault(orders.emulated, Action.DROP, Operation.SEND, "orders", times=1)
@@ -509,7 +509,7 @@ async def test_a_delayed_receive_brings_the_message_when_its_time_has_come(clock
         assert delay.struck == 1
 
 
-async def test_a_message_whose_lock_is_lost_under_way_cannot_be_completed_and_comes_again(orders: SdkQueue) -> None:
+async def test_a_message_whose_lock_is_lost_in_flight_cannot_be_completed_and_is_redelivered(orders: SdkQueue) -> None:
     await orders.send("an order")
     set_fault(orders.emulated, Action.LOSE_LOCK, Operation.RECEIVE, "orders", times=1)
     message = await orders.take_one()
@@ -535,7 +535,7 @@ async def test_locks_that_are_always_lost_are_lost_once_for_each_delivery(emulat
 
 
 @pytest.mark.parametrize("action", [Action.LOSE_REPLY, Action.LOSE_REPLY_AND_DROP])
-async def test_a_message_that_is_lost_under_way_comes_again_when_its_lock_has_run_out(
+async def test_a_message_that_is_lost_in_flight_is_redelivered_when_its_lock_expires(
     clocked: EmulatedNamespace, action: Action
 ) -> None:
     async with sdk_queue(clocked, AIO) as orders:

@@ -255,7 +255,7 @@ async def test_the_target_drops_what_it_has_seen_before(emulated: EmulatedNamesp
     assert held(emulated, "end", f"start/{TRANSFER}") == [["first"], []]
 
 
-async def test_an_entity_forwards_only_to_what_is_there(emulated: EmulatedNamespace) -> None:
+async def test_an_entity_forwards_only_to_what_exists(emulated: EmulatedNamespace) -> None:
     plain = QueueDescription("start")
     emulated.namespace.create_queue(plain)
     for wrong in (replace(plain, forward_to="missing"), replace(plain, forward_dead_lettered_messages_to="missing")):

@@ -21,9 +21,7 @@ TEN_SECONDS = QueueDescription("orders", lock_duration=10_000)
 
 
 @both
-async def test_a_lock_that_ran_out_is_lost_and_the_message_comes_again(
-    clocked: EmulatedNamespace, flavour: str
-) -> None:
+async def test_an_expired_lock_is_lost_and_the_message_is_redelivered(clocked: EmulatedNamespace, flavour: str) -> None:
     async with sdk_queue(clocked, flavour, TEN_SECONDS) as it:
         await it.send("x")
         late = await it.take_one()

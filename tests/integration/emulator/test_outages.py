@@ -214,7 +214,7 @@ async def check_fate(raw: RawClient, sender: int, survives: bool) -> None:
 # What the official clients make of it --------------------------------------------------------------------------------
 
 
-async def test_a_client_that_does_not_try_again_gets_an_error_of_each_kind(emulated: EmulatedNamespace) -> None:
+async def test_a_client_that_does_not_retry_gets_an_error_of_each_kind(emulated: EmulatedNamespace) -> None:
     async with sdk_queue(emulated, AIO) as orders:
         faults = emulated.namespace.faults
         for outage, error in [

@@ -270,7 +270,7 @@ async def test_another_performative_instead_of_sasl_init_ends_the_connection(emu
         assert await one.rest() == b""
 
 
-async def test_a_peer_that_is_gone_before_our_last_words_is_no_trouble(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_peer_that_closes_before_our_last_words_is_no_trouble(caplog: pytest.LogCaptureFixture) -> None:
     loop = asyncio.get_running_loop()
     async with Emulator(settings()) as emulator:
         with socket.socket() as one:
@@ -446,7 +446,7 @@ async def test_credit_is_kept_to_the_message(emulated: EmulatedNamespace, orders
         assert len(await one.transfers_before(Flow)) == 4
 
 
-async def test_a_taken_back_credit_is_not_used(emulated: EmulatedNamespace, orders: QueueEntity) -> None:
+async def test_a_withdrawn_credit_is_not_used(emulated: EmulatedNamespace, orders: QueueEntity) -> None:
     async with signed_in(emulated) as one:
         await one.attach_receiver("orders")
         one.flow(0, 5)
@@ -457,7 +457,7 @@ async def test_a_taken_back_credit_is_not_used(emulated: EmulatedNamespace, orde
         assert await one.transfers_before(Flow) == []
 
 
-async def test_draining_gives_what_is_there_and_uses_up_the_rest(
+async def test_draining_delivers_what_exists_and_uses_up_the_rest(
     emulated: EmulatedNamespace, orders: QueueEntity
 ) -> None:
     await fill(emulated, ["one", "two"])
@@ -770,7 +770,7 @@ async def test_a_delayed_attach_is_dropped_with_its_session(clocked: EmulatedNam
         await one.expect(Flow)
 
 
-async def test_a_delayed_attach_can_be_taken_back(clocked: EmulatedNamespace) -> None:
+async def test_a_delayed_attach_can_be_cancelled(clocked: EmulatedNamespace) -> None:
     queue = make(clocked, "orders")
     clocked.namespace.faults.add(Fault(Action.DELAY, Operation.ATTACH, seconds=10))
     async with signed_in(clocked) as one:

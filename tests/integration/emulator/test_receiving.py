@@ -19,7 +19,7 @@ from tests.support.waiting import TIMEOUT
 
 
 @both
-async def test_messages_are_received_in_order_and_are_gone_when_completed(
+async def test_messages_are_received_in_order_and_are_removed_when_completed(
     emulated: EmulatedNamespace, flavour: str
 ) -> None:
     names = [f"{number}" for number in range(100)]
@@ -35,7 +35,7 @@ async def test_messages_are_received_in_order_and_are_gone_when_completed(
 
 
 @both
-async def test_an_abandoned_message_comes_again_in_its_place_with_one_delivery_more(
+async def test_an_abandoned_message_is_redelivered_in_its_place_with_one_delivery_more(
     emulated: EmulatedNamespace, flavour: str
 ) -> None:
     async with sdk_queue(emulated, flavour) as it:
@@ -101,7 +101,7 @@ async def test_competing_receivers_get_each_message_once_between_them(
 
 
 @both
-async def test_a_receive_on_an_empty_queue_ends_after_its_wait_and_one_under_way_gets_what_comes(
+async def test_a_receive_on_an_empty_queue_ends_after_its_wait_and_a_pending_one_gets_what_comes(
     emulated: EmulatedNamespace, flavour: str
 ) -> None:
     async with sdk_queue(emulated, flavour) as it:

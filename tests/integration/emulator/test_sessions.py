@@ -96,7 +96,7 @@ async def test_who_waits_for_the_next_session_gets_it_when_its_first_message_com
         assert texts(await take(receiver)) == ["1"]
 
 
-async def test_who_waits_for_the_next_session_gets_one_that_another_gives_back(emulated: EmulatedNamespace) -> None:
+async def test_who_waits_for_the_next_session_gets_one_that_another_releases(emulated: EmulatedNamespace) -> None:
     async with sdk_client(emulated) as it:
         put(emulated, "orders", "1", session_id="a")
         holder = await it.receiver("orders", session_id="a")
@@ -177,7 +177,7 @@ async def next_goes_to_another(emulated: EmulatedNamespace) -> None:
         assert texts(await take(receiver)) == ["1"]
 
 
-async def test_a_client_that_goes_away_while_it_waits_swallows_no_session(emulated: EmulatedNamespace) -> None:
+async def test_a_client_that_disconnects_while_it_waits_swallows_no_session(emulated: EmulatedNamespace) -> None:
     async with raw_client(emulated) as gone:
         await wait_in_vain(gone, emulated)
     await next_goes_to_another(emulated)
@@ -267,7 +267,7 @@ async def test_only_the_receiver_that_has_a_session_can_renew_it_or_touch_its_st
         assert await session_of(holder).get_state() == b"mine"
 
 
-async def test_a_message_whose_session_lock_ran_out_too_often_is_dead_lettered(clocked: EmulatedNamespace) -> None:
+async def test_a_message_whose_session_lock_expired_too_often_is_dead_lettered(clocked: EmulatedNamespace) -> None:
     clocked.namespace.update_queue(replace(ORDERS, max_delivery_count=1))
     async with sdk_client(clocked) as it:
         put(clocked, "orders", "1", session_id="a")
@@ -403,7 +403,7 @@ async def test_what_is_dead_lettered_in_a_session_is_received_without_one(emulat
 # What an entity asks for
 
 
-async def test_sessions_are_asked_for_where_they_are_required_and_nowhere_else(emulated: EmulatedNamespace) -> None:
+async def test_sessions_are_requested_where_they_are_required_and_nowhere_else(emulated: EmulatedNamespace) -> None:
     emulated.namespace.create_queue(QueueDescription("plain"))
     async with sdk_client(emulated) as it:
         refused = it.receiver("orders"), it.receiver("plain", session_id="a")

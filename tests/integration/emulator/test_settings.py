@@ -189,7 +189,7 @@ namespaces:
     ]
 
 
-def test_what_the_namespace_makes_impossible_is_told_too(tmp_path: Path) -> None:
+def test_what_the_namespace_makes_impossible_is_reported_too(tmp_path: Path) -> None:
     text = """
 namespaces:
   - name: premium
@@ -230,7 +230,7 @@ namespaces:
         ("UserConfig: {}", "UserConfig.Namespaces is missing"),
     ],
 )
-def test_a_mistake_is_told_in_words(tmp_path: Path, text: str, problem: str) -> None:
+def test_a_mistake_is_reported_in_words(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(SettingsError) as caught:
         load_settings(write(tmp_path, text))
     assert problem in str(caught.value)
@@ -452,7 +452,7 @@ RULE = ("Topics", 0, "Subscriptions", 0, "Rules", 1, "Properties")
         ),
     ],
 )
-def test_a_mistake_in_microsofts_file_is_told_in_its_own_terms(
+def test_a_mistake_in_microsofts_file_is_reported_in_its_own_terms(
     tmp_path: Path, steps: tuple[str | int, ...], to: Any, path: str
 ) -> None:
     assert told(changed(tmp_path, *steps, to=to)) == [f"1 UserConfig.Namespaces[0].{path}"]

@@ -283,7 +283,7 @@ async def test_scheduled_messages_come_at_their_time_and_cancelled_ones_never(st
             assert [body(message) for message in await receive(receiver, 1)] == ["published"]
 
 
-async def test_a_message_whose_time_to_live_ran_out_meanwhile_is_dead_lettered(state: Path, clock: FakeClock) -> None:
+async def test_a_message_whose_time_to_live_expired_meanwhile_is_dead_lettered(state: Path, clock: FakeClock) -> None:
     async with started(state, clock) as running:
         running.namespace.create_queue(QueueDescription("q", dead_lettering_on_message_expiration=True))
         put(running, "q", "short", ttl=30_000)
@@ -329,7 +329,7 @@ async def test_a_lock_outlives_the_process_until_its_time(state: Path, clock: Fa
         assert [(text(message), message.delivery_count) for message in take(running, "q")] == [("locked", 1)]
 
 
-async def test_a_lock_that_ran_out_meanwhile_holds_nothing_back(state: Path, clock: FakeClock) -> None:
+async def test_a_lock_that_expired_meanwhile_holds_nothing_back(state: Path, clock: FakeClock) -> None:
     async with started(state, clock) as running:
         running.namespace.create_queue(QueueDescription("q", lock_duration=60_000))
         put(running, "q", "locked")
@@ -402,7 +402,7 @@ async def test_a_session_is_free_again_and_its_state_is_kept(state: Path, clock:
 # --- entities -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_repeated_id_is_still_a_repeat_after_a_restart_but_not_for_ever(state: Path, clock: FakeClock) -> None:
+async def test_a_repeated_id_is_still_a_repeat_after_a_restart_but_not_forever(state: Path, clock: FakeClock) -> None:
     queue = QueueDescription("q", requires_duplicate_detection=True, duplicate_detection_history_time_window=60_000)
     async with started(state, clock) as running:
         running.namespace.create_queue(queue)
@@ -518,7 +518,7 @@ async def test_what_an_entity_forwards_to_may_come_later_or_be_gone(state: Path,
         assert forwards == {"first": "second", "second": "third"}
 
 
-async def test_a_queue_that_is_deleted_with_messages_under_way_leaves_nothing_behind(
+async def test_a_queue_that_is_deleted_with_messages_in_flight_leaves_nothing_behind(
     state: Path, clock: FakeClock
 ) -> None:
     async with started(state, clock) as running:
@@ -735,7 +735,7 @@ def homeless(file: Path) -> str:
 
 
 @pytest.mark.parametrize("spoil", [garbage, foreign, newer, senseless, homeless])
-def test_a_file_that_makes_no_sense_is_told_plainly_and_left_alone(
+def test_a_file_that_makes_no_sense_is_reported_plainly_and_left_alone(
     tmp_path: Path, spoil: Callable[[Path], str]
 ) -> None:
     file = tmp_path / "a.db"

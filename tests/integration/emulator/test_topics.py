@@ -112,7 +112,7 @@ async def test_a_message_scheduled_on_a_topic_is_published_in_its_time_or_cancel
     )
 
 
-async def test_a_disabled_topic_takes_nothing_and_a_disabled_subscription_gets_nothing(
+async def test_a_disabled_topic_accepts_nothing_and_a_disabled_subscription_gets_nothing(
     emulated: EmulatedNamespace,
 ) -> None:
     subscribe(emulated, "one", "two")

@@ -270,7 +270,7 @@ async def test_a_closed_websocket_is_a_closed_connection(emulated: EmulatedNames
 
 
 @pytest.mark.parametrize("is_upgraded", [False, True])
-async def test_a_connection_that_vanishes_is_gone(emulated: EmulatedNamespace, is_upgraded: bool) -> None:
+async def test_a_connection_that_vanishes_is_removed(emulated: EmulatedNamespace, is_upgraded: bool) -> None:
     async with raw(emulated.running.amqp_port) as client:
         if is_upgraded:
             await client.open()
@@ -281,7 +281,7 @@ async def test_a_connection_that_vanishes_is_gone(emulated: EmulatedNamespace, i
         await async_eventually(lambda: emulated.running.connection_count == 0, what="the connection is gone")
 
 
-async def test_the_subprotocol_must_be_asked_for(emulated: EmulatedNamespace) -> None:
+async def test_the_subprotocol_must_be_requested(emulated: EmulatedNamespace) -> None:
     async with raw(emulated.running.amqp_port) as client:
         client.writer.write(client.request(subprotocols=("amqp",)))
         refusal, reason = await client.next(), await client.next()

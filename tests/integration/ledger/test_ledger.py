@@ -190,7 +190,7 @@ def full_disk() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_full_disk_is_told_and_leaves_nothing_that_breaks_the_ledger(ledger: Ledger) -> None:
+def test_a_full_disk_is_reported_and_leaves_nothing_that_breaks_the_ledger(ledger: Ledger) -> None:
     record(ledger, [outcome(1)])
     with full_disk():
         with pytest.raises(LedgerUnwritable, match="File too large"):
@@ -202,7 +202,7 @@ def test_a_full_disk_is_told_and_leaves_nothing_that_breaks_the_ledger(ledger: L
     assert numbers(ledger) == [1, 2]
 
 
-def test_a_file_that_cannot_be_put_in_its_place_is_told(ledger: Ledger) -> None:
+def test_a_file_that_cannot_be_put_in_its_place_is_reported(ledger: Ledger) -> None:
     Path(ledger.path).mkdir()
     (Path(ledger.path) / "transfers").touch()
     with pytest.raises(LedgerUnwritable, match=r"(?i)not a directory|file exists"):
@@ -227,7 +227,7 @@ def test_a_broken_file_is_passed_over_and_named(ledger: Ledger, spark: SparkSess
     assert [os.path.basename(file) for file in ledger.unreadable_files()] == ["part-broken.parquet"]
 
 
-def test_a_place_that_cannot_be_reached_is_told(spark: SparkSession) -> None:
+def test_a_place_that_cannot_be_reached_is_reported(spark: SparkSession) -> None:
     ledger = Ledger(spark, "nowhere://host/ledger")
     with pytest.raises(LedgerUnreadable, match=r"nowhere://host/ledger cannot be read: .*No FileSystem for scheme"):
         ledger.transfers()

@@ -24,6 +24,6 @@ print(pyarrow.table({{"a": [1]}}).to_pandas().shape)
 @pytest.mark.parametrize(
     ("first", "is_loaded"), [("avoid_loading_pandas()", False), ("import pandas; avoid_loading_pandas()", True)]
 )
-def test_arrow_loads_no_pandas_where_that_is_asked_for_and_pandas_still_works(first: str, is_loaded: bool) -> None:
+def test_arrow_loads_no_pandas_on_request_and_pandas_still_works(first: str, is_loaded: bool) -> None:
     done = subprocess.run([sys.executable, "-c", WRITE.format(first=first)], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[:2] == [str(is_loaded), "(1, 1)"]

@@ -77,7 +77,7 @@ def test_possible_duplicates_are_told_apart_from_real_ones(told: Report) -> None
     ]
 
 
-def test_what_a_killed_task_took_with_it_is_told_with_its_attempt(told: Report) -> None:  # D9
+def test_what_a_killed_task_took_with_it_is_reported_with_its_attempt(told: Report) -> None:  # D9
     (lost,) = told.shortfalls
     assert (lost.job, lost.slot, lost.attempt, lost.error) == ("job-3", 0, 0, "the Python worker exited")
     assert (lost.received, lost.unaccounted, lost.forwarded) == (5, 5, 3)
@@ -104,7 +104,7 @@ def test_destinations_are_named_as_service_bus_knows_them(told: Report) -> None:
     assert {each.name for each in told.slowest} == {"orders", "billing"}
 
 
-def test_messages_that_went_to_another_destination_are_told_with_both_names(told: Report) -> None:  # D13
+def test_messages_that_went_to_another_destination_are_reported_with_both_names(told: Report) -> None:  # D13
     assert told.renames == [Renamed("orders", "orders-v2", 10, 10)]
 
 
@@ -175,7 +175,7 @@ def test_an_attempt_that_crosses_the_border_of_a_period_is_not_short_of_rows(
     assert [each.job for each in told.shortfalls] == ["job-3"]
 
 
-def test_all_pairs_are_told_of_unless_one_is_named(spark: SparkSession, reader: ReaderOf, ledger: Ledger) -> None:
+def test_all_pairs_are_reported_unless_one_is_named(spark: SparkSession, reader: ReaderOf, ledger: Ledger) -> None:
     told = query_report(reader(ledger))
     assert told.pairs == ["contoso", "fabrikam"]
     assert (told.messages.total, told.transfers.received) == (79, 96)
@@ -203,7 +203,7 @@ def test_a_queue_that_was_made_again_has_other_messages_under_the_same_numbers(
     assert (told.messages.total, told.messages.repeated) == (2, 0)
 
 
-def test_a_long_time_is_told_in_longer_steps(spark: SparkSession, reader: ReaderOf, tmp_path: Path) -> None:
+def test_a_long_time_is_reported_in_longer_steps(spark: SparkSession, reader: ReaderOf, tmp_path: Path) -> None:
     ledger = Ledger(spark, str(tmp_path))
     record(ledger, [outcome(1), outcome(2, at=NOON + 30 * 24 * HOUR)])
     timeline = query_report(reader(ledger)).timeline
@@ -211,7 +211,7 @@ def test_a_long_time_is_told_in_longer_steps(spark: SparkSession, reader: Reader
     assert [step.forwarded for step in timeline.steps] == [1, *[0] * 29, 1]
 
 
-def test_a_ledger_whose_rows_are_gone_is_all_unaccounted_for(
+def test_a_ledger_whose_rows_are_lost_is_all_unaccounted_for(
     spark: SparkSession, reader: ReaderOf, tmp_path: Path
 ) -> None:
     ledger = Ledger(spark, str(tmp_path))
@@ -251,7 +251,7 @@ def open_job(ledger: Ledger, job: str, at: int = NOON, pair: str = "contoso") ->
     ledger.put_progress(job, at + 5000, {QUEUE: Counters(10, 8, 1)})
 
 
-def test_a_job_that_was_never_closed_is_told_with_what_it_had_counted(
+def test_a_job_that_was_never_closed_is_reported_with_what_it_had_counted(
     spark: SparkSession, reader: ReaderOf, tmp_path: Path
 ) -> None:  # D17, X7
     ledger = Ledger(spark, str(tmp_path))
@@ -270,7 +270,7 @@ def test_a_job_that_was_never_closed_is_told_with_what_it_had_counted(
     )
 
 
-def test_a_job_that_is_open_and_has_counted_nothing_is_told_as_well(
+def test_a_job_that_is_open_and_has_counted_nothing_is_reported_as_well(
     spark: SparkSession, reader: ReaderOf, tmp_path: Path
 ) -> None:
     ledger = Ledger(spark, str(tmp_path))
@@ -480,7 +480,7 @@ def test_the_command_shows_tables_and_its_exit_code_says_that_something_was_left
     assert done.stderr == ""
 
 
-def test_a_period_in_which_nothing_happened_is_told_and_is_no_failure(ledger: Ledger) -> None:
+def test_a_period_in_which_nothing_happened_is_reported_and_is_no_failure(ledger: Ledger) -> None:
     done = syphon_report("--ledger", ledger.path, "--from", "2026-10-06")
     assert (done.exit_code, done.stdout) == (ExitCode.OK, "Nothing is recorded.\n")
     assert done.stderr == (
@@ -494,7 +494,7 @@ def test_an_empty_folder_is_an_empty_ledger(tmp_path: Path) -> None:
     assert done.stderr.startswith(f"The ledger at {tmp_path} is empty, or does not exist yet. ")
 
 
-def test_a_ledger_that_cannot_be_reached_is_told(spark: SparkSession) -> None:
+def test_a_ledger_that_cannot_be_reached_is_reported(spark: SparkSession) -> None:
     done = syphon_report("--ledger", "nowhere://host/ledger")
     assert (done.exit_code, done.stdout) == (ExitCode.UNAVAILABLE, "")
     assert done.stderr.startswith("The ledger at nowhere://host/ledger cannot be read: ")

@@ -141,7 +141,7 @@ def test_a_job_stays_open_when_its_driver_is_killed(tmp_path: Path, ledger: Ledg
 # --- a disk that is full ---------------------------------------------------------------------------------------------
 
 
-def test_rows_that_could_not_be_written_are_tried_again(
+def test_rows_that_could_not_be_written_are_retried(
     writer: LedgerWriter, files: Faulty, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer_module, "LEDGER_RETRY_AFTER", 0.05)
@@ -254,7 +254,7 @@ def test_jobs_that_began_while_the_ledger_hung_are_on_record_before_more_rows_ar
     assert [job.job for job in ledger.open_jobs()[0]] == ["job-1", "job-2"]
 
 
-def test_a_record_that_could_not_be_written_is_tried_again_while_its_job_runs(
+def test_a_record_that_could_not_be_written_is_retried_while_its_job_runs(
     writer: LedgerWriter, files: Faulty, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # D17
     monkeypatch.setattr(writer_module, "LEDGER_RETRY_AFTER", 0.05)

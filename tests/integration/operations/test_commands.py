@@ -124,7 +124,7 @@ def test_dead_letters_are_listed_by_reason_and_destination(bench: Bench, tmp_pat
     assert [bench.counts(queue)[1] for queue in (FIRST, SECOND)] == [3, 1]
 
 
-def test_one_dead_letter_is_shown_with_its_types_and_its_body_only_if_asked_for(
+def test_one_dead_letter_is_shown_with_its_types_and_its_body_only_on_request(
     bench: Bench, tmp_path: Path, syphon: Run
 ) -> None:
     bench.bury(aliased("a secret", None, "m1", flag=True), reason="NoDestination", description="x-ms-path is missing")

@@ -111,7 +111,7 @@ def test_what_a_backlog_queue_would_drop_stays_a_dead_letter(bench: Bench, tmp_p
     assert bench.counts() == (0, 0)
 
 
-def test_new_ids_put_it_back_and_both_ids_are_told(bench: Bench, tmp_path: Path) -> None:  # S2, X4
+def test_new_ids_put_it_back_and_both_ids_are_reported(bench: Bench, tmp_path: Path) -> None:  # S2, X4
     forty(bench)
     code, result, _ = replay(bench, tmp_path, "backlog", "--new-ids")
     assert (code, result["replayed"], result["left"]) == (0, COUNT, 0)

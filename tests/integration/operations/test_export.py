@@ -447,7 +447,7 @@ def test_one_message_that_is_refused_is_named_by_its_line_and_the_others_arrive(
     assert len(bench.take("orders", 2)) == 2
 
 
-def test_a_namespace_out_of_reach_is_an_exit_code_and_nothing_is_sent(
+def test_an_unreachable_namespace_is_an_exit_code_and_nothing_is_sent(
     bench: Bench, tmp_path: Path, file: Path, syphon: Run
 ) -> None:
     bench.bury(aliased("one", "orders"), reason="r")

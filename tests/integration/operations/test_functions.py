@@ -39,7 +39,7 @@ def key_of(connection_string: str) -> str:
     return connection_string.partition("SharedAccessKey=")[2].partition(";")[0]
 
 
-def test_a_drain_on_a_session_that_is_there_returns_everything_and_leaves_the_session(
+def test_a_drain_on_an_existing_session_returns_everything_and_keeps_the_session_running(
     pair: EmulatedPair, spark: SparkSession
 ) -> None:  # X2, X6
     pair.put([aliased(number, DESTINATIONS[number % 3]) for number in range(60)])
@@ -132,7 +132,7 @@ def test_a_query_reads_the_backlog_and_leaves_the_views_of_the_session(pair: Emu
         spark.catalog.dropTempView("backlog")
 
 
-def test_a_namespace_out_of_reach_is_an_error_or_a_verdict(pair: EmulatedPair, spark: SparkSession) -> None:
+def test_an_unreachable_namespace_is_an_error_or_a_verdict(pair: EmulatedPair, spark: SparkSession) -> None:
     away = "Endpoint=sb://localhost:1;SharedAccessKeyName=a;SharedAccessKey=b;UseDevelopmentEmulator=true"
     config = settings(pair, pair={"secondary": {"connection_string": away, "name": "contoso-dr"}})
     with pytest.raises(DestinationUnreachable):
@@ -161,7 +161,7 @@ print(json.dumps([first.as_json(), second.as_json(), spark.range(3).count()]))
 """
 
 
-def test_an_interrupt_finishes_what_is_in_hand_and_the_session_goes_on(pair: EmulatedPair) -> None:
+def test_an_interrupt_finishes_what_is_in_flight_and_the_session_goes_on(pair: EmulatedPair) -> None:
     """Spark's own handler of Ctrl-C cancels all jobs, and so kills the slots with what they have in hand."""
     pair.put([aliased(number, "orders") for number in range(100)])
     process = run_script(pair, "interrupted", INTERRUPTED, str(pair.config()))

@@ -110,7 +110,7 @@ def test_dead_letters_of_a_partitioned_queue_are_seen_once(bench: Bench) -> None
     assert Counter(letters) == Counter(f"m{i}" for i in range(400))
 
 
-def test_the_next_page_is_asked_for_when_the_last_is_used_up(bench: Bench) -> None:
+def test_the_next_page_is_requested_when_the_last_is_used_up(bench: Bench) -> None:
     bench.put(*(aliased(f"{i}", "orders") for i in range(600)))
 
     def peeked() -> int:
@@ -191,7 +191,7 @@ def test_a_broken_connection_is_raised_at_once(bench: Bench) -> None:
             list(messages)
 
 
-def test_pages_end_at_a_number_and_are_asked_for_ahead(bench: Bench) -> None:
+def test_pages_end_at_a_number_and_are_requested_ahead(bench: Bench) -> None:
     bench.put(*(aliased(f"{number}", "orders") for number in range(700)))
     with bench.connection() as connection:
         pages = list(peek_pages(connection, FIRST, 101, stop=650))
@@ -205,7 +205,7 @@ def test_pages_end_at_a_number_and_are_asked_for_ahead(bench: Bench) -> None:
         assert list(peek_pages(connection, FIRST, 701, stop=9000)) == []
 
 
-def test_a_throttled_page_that_was_asked_for_ahead_is_asked_for_again(bench: Bench) -> None:  # S5
+def test_a_throttled_page_that_was_requested_ahead_is_requested_again(bench: Bench) -> None:  # S5
     bench.put(*(aliased(f"{number}", "orders") for number in range(100)))
     with bench.connection() as connection:
         pages = peek_pages(connection, FIRST, busy_pause=0.01)

@@ -139,7 +139,7 @@ def test_a_replay_waits_for_a_destination_that_cannot_take_messages_yet(bench: B
     assert (result.completed, result.left) == (3, 0)
 
 
-def test_locks_are_kept_while_copies_are_under_way(bench: Bench) -> None:  # S6
+def test_locks_are_kept_while_copies_are_in_flight(bench: Bench) -> None:  # S6
     queue = "contoso/x-servicebus-transfer/5"
     bench.queue(queue, "contoso-dr", lock_duration=5000)
     bench.queue("orders")
@@ -244,7 +244,7 @@ def test_a_dead_letter_that_is_not_amqp_stays_with_the_reason(bench: Bench) -> N
     assert bench.counts() == (0, 1)
 
 
-def test_a_replay_that_is_stopped_finishes_the_messages_in_hand_and_releases_the_others(  # S2, X4
+def test_a_replay_that_is_stopped_finishes_the_messages_in_flight_and_releases_the_others(  # S2, X4
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("syphon.transfer.dead_letter_replay.WINDOW", 5)

@@ -206,7 +206,7 @@ def test_an_entity_that_refuses_us_says_nothing_about_its_namespace(paired: Pair
 
 
 @pytest.mark.parametrize("api", ["sync"])  # asyncio looks up no name for an IP address
-def test_a_namespace_whose_name_is_gone_is_faulted(
+def test_a_namespace_whose_name_does_not_exist_is_faulted(
     paired: PairedEmulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # C1, C3
     client = paired.pair()

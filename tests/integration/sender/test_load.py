@@ -82,7 +82,7 @@ def senders(emulator: BackgroundEmulator, api: str, record: Path) -> Iterator[su
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(("api", "more"), [("sync", 2000), ("aio", 500)])
-def test_every_acknowledged_message_arrives_once_or_as_a_duplicate_that_can_be_told(
+def test_every_acknowledged_message_arrives_once_or_as_a_recognisable_duplicate(
     emulator: BackgroundEmulator, api: str, more: int, tmp_path: Path
 ) -> None:
     """`more`: how many messages each side gets between two changes. The SDK for asyncio is slow."""
@@ -116,7 +116,7 @@ def test_every_acknowledged_message_arrives_once_or_as_a_duplicate_that_can_be_t
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(("api", "more"), [("sync", 1000), ("aio", 300)])
-def test_a_process_of_senders_that_is_killed_had_told_nobody_of_a_message_that_is_lost(
+def test_a_process_of_senders_that_is_killed_had_acknowledged_no_message_that_is_lost(
     emulator: BackgroundEmulator, api: str, more: int, tmp_path: Path
 ) -> None:
     with senders(emulator, api, tmp_path / "record") as process:
@@ -193,5 +193,5 @@ def carry_home(emulator: BackgroundEmulator) -> None:
     eventually(run)  # on a machine that is busy a queue may look quiet before it is empty
 
 
-def test_the_load_is_two_thousand_messages_a_second() -> None:
+def test_the_load_is_two_thousand_messages_per_second() -> None:
     assert sender_load.SENDERS * sender_load.BATCH / sender_load.PAUSE == 2000

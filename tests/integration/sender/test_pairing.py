@@ -97,7 +97,9 @@ def as_sender(emulator: BackgroundEmulator, name: str, key: str = SECRET) -> str
     return f"Endpoint=sb://127.0.0.1:{port};{policy};UseDevelopmentEmulator=true"
 
 
-def test_a_secondary_that_we_may_not_manage_is_told_at_once_with_the_claim(policies: BackgroundEmulator) -> None:  # P5
+def test_a_secondary_that_we_may_not_manage_is_reported_at_once_with_the_claim(
+    policies: BackgroundEmulator,
+) -> None:  # P5
     with pytest.raises(NotAuthorized, match="Manage claim") as caught:
         pair(policies["contoso"].connection_string, as_sender(policies, "contoso-dr"), OPTIONS)
     assert SECRET not in str(caught.value)
@@ -108,7 +110,7 @@ def test_a_primary_that_we_may_only_send_to_is_enough(policies: BackgroundEmulat
         assert client.backlog_queue_count == 2
 
 
-def test_a_wrong_key_of_the_primary_is_told_at_once(policies: BackgroundEmulator) -> None:  # F1
+def test_a_wrong_key_of_the_primary_is_reported_at_once(policies: BackgroundEmulator) -> None:  # F1
     wrong = as_sender(policies, "contoso", key="bm90IHRoZSBrZXk=")
     with pytest.raises(NotAuthorized, match="credentials were refused") as caught:
         pair(wrong, policies["contoso-dr"].connection_string, OPTIONS)
@@ -142,7 +144,7 @@ def test_a_sender_without_the_manage_claim_uses_the_queues_that_others_have_made
 
 
 @pytest.mark.parametrize("provisions", [True, False])
-def test_queues_that_detect_duplicates_are_used_and_the_consequence_is_told_once_for_each(
+def test_queues_that_detect_duplicates_are_used_and_the_consequence_is_reported_once_for_each(
     policies: BackgroundEmulator, caplog: pytest.LogCaptureFixture, provisions: bool
 ) -> None:  # P3, F1
     make_queue(policies, QUEUE_0, requires_duplicate_detection=True)
@@ -175,7 +177,9 @@ def test_without_provisioning_and_without_queues_there_is_no_pair(policies: Back
         pair(as_sender(policies, "contoso"), as_sender(policies, "contoso-dr"), OPTIONS, provision=False)
 
 
-def test_without_provisioning_a_wrong_key_of_the_secondary_is_told_at_once(policies: BackgroundEmulator) -> None:  # F1
+def test_without_provisioning_a_wrong_key_of_the_secondary_is_reported_at_once(
+    policies: BackgroundEmulator,
+) -> None:  # F1
     wrong = as_sender(policies, "contoso-dr", key="bm90IHRoZSBrZXk=")
     with pytest.raises(NotAuthorized, match="credentials were refused"):
         pair(as_sender(policies, "contoso"), wrong, OPTIONS, provision=False)
@@ -315,7 +319,7 @@ class NoAsyncToken:
         raise RuntimeError("secret of the credential")
 
 
-def test_a_credential_that_gives_no_token_is_told_at_once_and_quotes_nothing(paired: PairedEmulator) -> None:  # F1
+def test_a_credential_that_gives_no_token_is_reported_at_once_and_quotes_nothing(paired: PairedEmulator) -> None:  # F1
     credential = NoToken() if paired.api.name == "sync" else NoAsyncToken()
     with pytest.raises(NotAuthorized, match="gives no token") as caught:
         paired.api.pair(("contoso.servicebus.windows.net", credential), strings(paired)[1], OPTIONS)

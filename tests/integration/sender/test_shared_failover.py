@@ -79,7 +79,7 @@ def test_the_interval_passes_even_if_nothing_is_sent_meanwhile(paired: PairedEmu
     eventually(lambda: client.failed_over)
 
 
-def test_a_success_within_the_interval_starts_it_anew(paired: PairedEmulator) -> None:  # F2
+def test_a_success_within_the_interval_restarts_it(paired: PairedEmulator) -> None:  # F2
     client = paired.pair(failover_interval=MINUTE)
     sender = client.get_queue_sender("orders")
     paired.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition="amqp:internal-error", times=1))
@@ -179,7 +179,7 @@ def test_links_from_before_the_outage_are_not_used_after_it(paired: PairedEmulat
     assert [type(change) for change in paired.changes] == [EntityFailedOver, EntityPinged, EntityReturned]
 
 
-def test_a_backlog_queue_that_fails_is_out_for_all_senders_and_tried_again_later(paired: PairedEmulator) -> None:  # F4
+def test_a_backlog_queue_that_fails_is_out_for_all_senders_and_retried_later(paired: PairedEmulator) -> None:  # F4
     client = paired.pair()
     paired.outage(Outage.REFUSE)
     fault = Fault(Action.ERROR, Operation.SEND, QUEUE_0, condition="amqp:internal-error")
@@ -308,7 +308,7 @@ def test_with_all_queues_out_the_one_that_is_out_longest_gets_one_try() -> None:
     assert pool.pick((B,), 110.0) is None
 
 
-def test_several_senders_that_find_out_at_the_same_time_are_told_of_once() -> None:
+def test_several_senders_that_find_out_at_the_same_time_are_one_event() -> None:
     pool = BacklogQueuePool((A, B))
     assert len(out(pool, A, 100.0)) == 1
     assert out(pool, A, 100.1) == []

@@ -149,7 +149,7 @@ class Identity:
         return AccessToken("eyJhbGciOiJub25lIn0.e30.", round(time.time()) + 3600)
 
 
-def test_an_identity_is_asked_for_the_scope_of_service_bus_and_its_token_opens_a_link(
+def test_an_identity_gets_a_token_for_service_bus_which_opens_a_link(
     setup: TokenSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     identity = Identity()
@@ -172,7 +172,7 @@ def test_an_identity_is_asked_for_the_scope_of_service_bus_and_its_token_opens_a
     tokens.close()
 
 
-def test_a_token_that_cannot_be_renewed_just_now_is_asked_for_again_before_it_expires(setup: TokenSetup) -> None:  # C3
+def test_a_token_whose_renewal_fails_is_requested_again_before_it_expires(setup: TokenSetup) -> None:  # C3
     """No link requests it any more: without a retry, an identity service that is down for a second would end all links
     an hour later."""
     setup.turn(lambda: setup.tokens.allow("orders"))

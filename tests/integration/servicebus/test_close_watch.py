@@ -26,7 +26,7 @@ def client(request: pytest.FixtureRequest) -> Any:
     return request.param.from_connection_string(STRING)
 
 
-async def test_it_is_told_before_any_sender_is_closed(client: Any) -> None:
+async def test_the_event_comes_before_any_sender_is_closed(client: Any) -> None:
     told: list[int] = []
     senders: list[Any] = []
     watch = watch_close(client, lambda: told.append(sum(map(is_shut_down, senders))))
@@ -37,7 +37,7 @@ async def test_it_is_told_before_any_sender_is_closed(client: Any) -> None:
     del watch
 
 
-async def test_a_watch_that_was_stopped_or_dropped_is_not_told(client: Any) -> None:
+async def test_a_watch_that_was_stopped_or_dropped_is_not_called(client: Any) -> None:
     told: list[str] = []
     stopped = watch_close(client, lambda: told.append("stopped"))
     watch_close(client, lambda: told.append("dropped"))

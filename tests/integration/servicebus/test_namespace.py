@@ -77,7 +77,7 @@ def test_a_broken_connection_is_opened_again(emulator: BackgroundEmulator) -> No
     namespace.close()
 
 
-def test_a_namespace_that_is_out_is_tried_again_after_pauses_that_double_up_to_two_minutes() -> None:  # C3, S9
+def test_an_unreachable_namespace_is_retried_after_pauses_that_double_up_to_two_minutes() -> None:  # C3, S9
     tried: list[float] = []
     clock = 1000.0
 
@@ -137,7 +137,7 @@ def test_a_try_that_took_long_has_waited_already() -> None:  # D16
     namespace.close()
 
 
-def test_a_pause_that_the_service_asked_for_is_kept_even_if_pauses_are_short() -> None:  # S5
+def test_a_pause_that_the_service_demands_is_kept_even_if_pauses_are_short() -> None:  # S5
     tried: list[float] = []
     clock = 1000.0
 
@@ -185,7 +185,7 @@ def test_one_that_was_reached_elsewhere_counts_as_reachable_and_is_tried_at_once
     namespace.close()
 
 
-def test_one_that_was_missed_elsewhere_is_opened_anew(emulator: BackgroundEmulator) -> None:
+def test_one_that_was_missed_elsewhere_is_reopened(emulator: BackgroundEmulator) -> None:
     namespace = reached(emulator)
     eventually(lambda: namespace.connection() is not None)
     first = namespace.connection()
@@ -292,7 +292,7 @@ def test_closing_does_not_wait_for_an_opening_and_leaves_nothing_open(emulator: 
     reachable.close()
 
 
-def test_an_opening_without_end_is_given_up_and_closed_if_it_comes_late(emulator: BackgroundEmulator) -> None:  # C3
+def test_an_opening_without_end_is_given_up_and_closed_if_it_succeeds_late(emulator: BackgroundEmulator) -> None:  # C3
     go_on = threading.Event()
     opened: list[Connection] = []
     clock = 1000.0

@@ -104,7 +104,7 @@ def test_a_module_that_has_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("text", ["Name or service not known", "nodename nor servname provided, or not known"])
-def test_a_name_that_does_not_exist_is_a_namespace_that_is_gone(text: str) -> None:  # C3
+def test_a_name_that_does_not_exist_is_a_namespace_that_does_not_exist(text: str) -> None:  # C3
     found = sdk_sockets.explain(ServiceBusConnectionError(message=f"[Errno -2] {text}"), "contoso.example", "orders")
     assert isinstance(found, NamespaceGone)
     assert "contoso.example" in str(found)

@@ -205,7 +205,9 @@ def test_a_proxy_whose_name_is_not_known_says_nothing_of_the_namespace(
             Connection(client, "orders")
 
 
-def test_a_host_whose_name_is_not_known_is_a_namespace_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:  # C3
+def test_a_host_whose_name_is_not_known_is_a_namespace_that_does_not_exist(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # C3
     monkeypatch.setattr(socket, "getaddrinfo", resolver_without(AZURE))
     string = f"Endpoint=sb://{AZURE};SharedAccessKeyName=n;SharedAccessKey=k"
     settings = SideSettings(connection_string=SecretStr(string), transport=Transport.WEBSOCKETS)

@@ -140,7 +140,7 @@ def test_an_answer_waits_for_the_end_of_a_frame_that_is_being_written(talk: Talk
     assert talk.far.heard == [Pong(payload=b"there?")]
 
 
-def test_a_pong_that_was_not_asked_for_changes_nothing(talk: Talk) -> None:
+def test_an_unsolicited_pong_changes_nothing(talk: Talk) -> None:
     talk.far.post(Pong(payload=b"hello"))
     talk.wire.read()
     assert talk.wire.failure is None
@@ -157,7 +157,7 @@ def test_a_close_frame_is_a_lost_connection_and_is_answered(talk: Talk) -> None:
     assert talk.far.is_closed
 
 
-def test_an_outcome_counts_although_the_peer_says_farewell_and_is_gone(talk: Talk) -> None:  # S2, D10
+def test_an_outcome_counts_although_the_peer_closes_and_disconnects(talk: Talk) -> None:  # S2, D10
     sender: RawSender[str] = RawSender(talk.wire, "orders")
     talk.far.sendall(
         frame(0, Attach(sender.name, 0, True, source=Source("there"), target=Target("here")).to_bytes())

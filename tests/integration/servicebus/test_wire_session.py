@@ -289,7 +289,7 @@ def test_a_delivery_settled_without_an_outcome_may_have_arrived(peer: Peer, send
     assert "without an outcome" in str(sent.error)
 
 
-def test_no_more_is_sent_than_the_peer_has_asked_for(peer: Peer, sender: RawSender[str]) -> None:
+def test_no_more_is_sent_than_the_peer_has_granted(peer: Peer, sender: RawSender[str]) -> None:
     assert sender.has_room()
     sender.send(b"x", 0, "first")
     assert not sender.has_room()

@@ -211,9 +211,7 @@ def test_no_archive_is_made_where_one_may_only_be_used(environ: dict[str, str], 
     assert makers == []
 
 
-def test_an_archive_that_could_not_be_made_is_tried_again_a_day_later(
-    environ: dict[str, str], makers: list[list[str]]
-) -> None:
+def test_a_failed_archive_is_made_again_a_day_later(environ: dict[str, str], makers: list[list[str]]) -> None:
     archive = made(environ)
     failed = archive.rename(archive.with_suffix(".failed"))
     make_in_background(environ)

@@ -48,7 +48,7 @@ def test_a_key_that_compose_does_not_know_is_found(tmp_path: Path) -> None:
     assert checked.returncode != 0
 
 
-def test_every_file_that_is_mounted_is_there() -> None:
+def test_every_file_that_is_mounted_exists() -> None:
     assert [path for service in SERVICES for path in mounts(service).values() if not path.is_file()] == []
     assert {name for service in SERVICES.values() for name in service.get("secrets", [])} == set(COMPOSE["secrets"])
 

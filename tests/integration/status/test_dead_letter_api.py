@@ -123,7 +123,7 @@ def test_dead_letters_are_listed_by_reason_and_one_line_of_the_list_is_put_back(
         assert (active(emulator, FIRST).total(), active(emulator, SECOND).total()) == (3, 2)
 
 
-def test_dead_letters_that_their_queue_would_drop_as_duplicates_stay_and_the_page_is_told(
+def test_dead_letters_that_their_queue_would_drop_as_duplicates_stay_and_the_page_says_so(
     emulator: BackgroundEmulator,
 ) -> None:  # S2, X4
     backlog = emulator["contoso-dr"].namespace
@@ -179,7 +179,7 @@ def test_queues_that_cannot_be_read_are_named_and_the_list_is_not_called_complet
         assert (found.is_complete, found.groups) == (False, [])
 
 
-def test_the_end_of_the_worker_waits_for_a_replay_so_that_no_message_is_there_twice(
+def test_the_end_of_the_worker_waits_for_a_replay_so_that_no_message_exists_twice(
     emulator: BackgroundEmulator,
 ) -> None:  # S2
     dead_letter(emulator, FIRST, "orders", "DestinationMissing", 40)
@@ -198,7 +198,7 @@ def test_the_end_of_the_worker_waits_for_a_replay_so_that_no_message_is_there_tw
         api.replay(request)
 
 
-def test_a_secondary_that_is_silent_is_asked_once_for_all_and_the_page_is_told(
+def test_a_silent_secondary_is_asked_once_for_all_and_the_page_says_so(
     emulator: BackgroundEmulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(status_server, "LIST_WITHIN", 0.2)

@@ -129,7 +129,7 @@ def test_readiness_names_the_side_that_is_out_and_health_stays_green(emulator: B
         assert found.look().pairs[0].primary.since > primary.since
 
 
-def test_a_secondary_that_is_out_of_reach_at_the_start_is_reported_with_its_error(
+def test_a_secondary_that_is_unreachable_at_the_start_is_reported_with_its_error(
     emulator: BackgroundEmulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PairWorker, "_rest", lambda *_: None)  # 30 s between tries to make queues (P5)
@@ -233,7 +233,7 @@ def test_deferred_messages_that_the_listener_knows_of_are_shown_for_as_long_as_t
         assert oldest.timestamp() == 1_700_000_000
 
 
-def test_a_primary_that_a_slot_has_reached_is_not_out_of_reach(emulator: BackgroundEmulator) -> None:  # D16
+def test_a_primary_that_a_slot_has_reached_is_not_unreachable(emulator: BackgroundEmulator) -> None:  # D16
     with scene(emulator) as found:
         eventually(lambda: not found.not_ready())
         emulator.call(lambda: emulator["contoso"].namespace.faults.begin_outage(Outage.REFUSE))
@@ -302,7 +302,7 @@ def test_a_queue_with_work_is_counted_each_minute_and_an_old_count_is_dropped_if
         assert queue.counts.counts == {}
 
 
-def test_a_count_made_wrong_by_new_messages_is_not_shown_and_is_asked_for_again_soon(
+def test_a_count_made_wrong_by_new_messages_is_not_shown_and_is_soon_repeated(
     emulator: BackgroundEmulator,
 ) -> None:  # D4
     with scene(emulator) as found:
@@ -330,7 +330,7 @@ def test_dead_letters_are_counted_and_counted_again_later_because_a_person_may_p
         assert queue.asks(after=COUNT_DEAD_LETTERS_EVERY)
 
 
-def test_while_the_primary_is_away_no_destination_looks_available_and_the_worker_is_blocked(
+def test_while_the_primary_is_unreachable_no_destination_looks_available_and_the_worker_is_blocked(
     emulator: BackgroundEmulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # X7
     with scene(emulator) as found:

@@ -88,7 +88,7 @@ def test_a_collector_with_a_path_of_its_own_keeps_it() -> None:
     assert otlp.address("http://a/", "traces") == "http://a/v1/traces"
 
 
-def test_a_collector_out_of_reach_is_logged_once_and_metrics_still_answer(
+def test_an_unreachable_collector_is_logged_once_and_metrics_still_answer(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(otlp, "EXPORT_TIMEOUT", 0.2)  # the exporter retries until its time is over

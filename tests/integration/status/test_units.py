@@ -118,7 +118,7 @@ def test_the_drain_has_the_restrictions_of_the_worker_and_shares_its_folder() ->
     }
 
 
-def test_wrong_settings_are_not_tried_again_and_everything_else_is() -> None:
+def test_wrong_settings_are_not_retried_and_everything_else_is() -> None:
     worker = settings(WORKER)
     assert worker["RestartPreventExitStatus"] == [str(int(ExitCode.CONFIG))]
     assert worker["Restart"] == ["on-failure"]

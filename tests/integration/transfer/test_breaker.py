@@ -133,13 +133,13 @@ def test_when_several_keys_in_a_row_time_out_the_destination_backs_off(trial: Tr
     assert isinstance(trial.destination.state, BackingOff)
 
 
-def test_a_pump_without_the_right_to_send_tries_again_in_a_minute(trial: Trial) -> None:  # S4: no word about a message
+def test_a_pump_without_the_right_to_send_retries_in_a_minute(trial: Trial) -> None:  # S4: no word about a message
     trial.namespaces.fault(Fault(Action.DETACH, Operation.ATTACH, "orders", condition="amqp:unauthorized-access"))
     assert [trial.pause(), trial.pause()] == [60, 120]
 
 
 @pytest.mark.parametrize("condition", ["amqp:not-found", "com.microsoft:entity-disabled"])
-def test_a_missing_or_disabled_destination_is_tried_again_in_half_a_minute_and_later_every_two(
+def test_a_missing_or_disabled_destination_is_retried_in_half_a_minute_and_later_every_two(
     trial: Trial, condition: str
 ) -> None:  # S4
     fault = trial.namespaces.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition=condition))
@@ -147,13 +147,13 @@ def test_a_missing_or_disabled_destination_is_tried_again_in_half_a_minute_and_l
     assert fault.struck == 4
 
 
-def test_a_link_that_breaks_is_opened_again_at_once_but_not_for_ever(trial: Trial) -> None:  # S3: no hot loop
+def test_a_link_that_breaks_is_reopened_at_once_but_not_forever(trial: Trial) -> None:  # S3: no hot loop
     broken = trial.namespaces.fault(Fault(Action.DETACH, Operation.ATTACH, "orders"))
     assert [trial.pause(), trial.pause()] == [1, 2]
     assert broken.struck == 6
 
 
-def test_a_link_that_ends_before_anything_was_sent_is_not_opened_again_for_ever(  # S3: no hot loop
+def test_a_link_that_ends_before_anything_was_sent_is_not_reopened_forever(  # S3: no hot loop
     trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended = []
@@ -180,7 +180,7 @@ def test_what_was_settled_without_a_word_is_not_sent_again_and_again(  # D10, S3
     assert trial.namespaces.active("orders") == 1
 
 
-def test_a_destination_that_refused_everything_is_looked_at_again_in_half_a_minute(trial: Trial) -> None:  # S4
+def test_a_destination_that_refused_everything_is_retried_in_half_a_minute(trial: Trial) -> None:  # S4
     trial.destination = Destination("orders", PERMANENT | {DestinationDisabled})
     trial.namespaces.fault(Fault(Action.DETACH, Operation.ATTACH, "orders", condition="com.microsoft:entity-disabled"))
     trial.send()

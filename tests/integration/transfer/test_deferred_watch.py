@@ -247,7 +247,7 @@ def test_a_throttled_namespace_is_left_alone_for_ten_seconds(watched: WatchedQue
     assert watched.bell.waiting["dead"].messages == 1
 
 
-def test_after_a_rename_the_messages_that_were_looked_at_are_looked_at_again(watched: WatchedQueue) -> None:  # S3
+def test_after_a_rename_the_messages_that_were_read_are_read_again(watched: WatchedQueue) -> None:  # S3
     watched.put("dead", "dead")
     watched.fails("dead", seconds=600)
     watched.arm()
@@ -256,7 +256,7 @@ def test_after_a_rename_the_messages_that_were_looked_at_are_looked_at_again(wat
     watched.until(lambda: watched.rings == [Ring.DEFERRED])
 
 
-def test_a_queue_that_was_deleted_is_read_from_its_start_when_it_is_there_again(watched: WatchedQueue) -> None:
+def test_a_queue_that_was_deleted_and_created_again_is_read_from_its_start(watched: WatchedQueue) -> None:
     watched.defer("dead", "dead")
     watched.fails("dead", seconds=600)
     watched.arm()

@@ -114,7 +114,7 @@ def test_a_message_too_large_for_a_new_link_takes_no_companions_with_it(trial: T
     assert [transfer.restored.message_id for transfer in trial.results.accepted] == ["10"]
 
 
-def test_it_stays_in_the_backlog_and_is_told_with_the_reason(namespaces: TwoNamespaces) -> None:  # S3, S4
+def test_it_stays_in_the_backlog_and_is_reported_with_the_reason(namespaces: TwoNamespaces) -> None:  # S3, S4
     namespaces.queue("orders")
     namespaces.fault(fails_on(7))
     namespaces.put(*(aliased("x", "orders", message_id=f"{number}") for number in range(60)))

@@ -103,7 +103,7 @@ def test_one_that_never_answers_leaves_room_for_the_bytes_of_others(hurried: Man
     assert tally.forwarded == 200
 
 
-def test_a_destination_without_a_link_does_not_keep_its_messages_in_hand(  # S3
+def test_a_destination_without_a_link_does_not_keep_its_messages_in_flight(  # S3
     manual: ManualTimeNamespaces, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(destination, "SEND_ANSWER_WITHIN", 40.0)
@@ -282,7 +282,9 @@ def test_a_pause_begins_and_ends_while_the_pump_runs(namespaces: TwoNamespaces) 
     assert [str(message) for message in namespaces.take("orders", 2)] == ["before", "after"]
 
 
-def test_a_destination_that_refuses_everything_is_told_beside_those_that_wait(namespaces: TwoNamespaces) -> None:  # S4
+def test_a_destination_that_refuses_everything_is_reported_beside_those_that_wait(
+    namespaces: TwoNamespaces,
+) -> None:  # S4
     namespaces.put(aliased("x", "missing"))
     with namespaces.pump(replace(PATIENT, permanent=PERMANENT | {DestinationMissing})) as (pump, _):
         namespaces.finish(pump)

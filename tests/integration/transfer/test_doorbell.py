@@ -189,7 +189,7 @@ def test_a_link_that_breaks_as_soon_as_it_is_open_is_opened_again_after_a_pause(
         idle.emulator.advance(pause)
 
 
-def test_a_queue_that_is_not_there_is_told(idle: IdleQueues) -> None:
+def test_a_missing_queue_is_reported(idle: IdleQueues) -> None:
     idle.bells = [Doorbell("no-such-queue", lambda: 0.0)]
     with pytest.raises(DestinationMissing, match="no-such-queue"):
         idle.turn(lambda: False)
@@ -233,7 +233,7 @@ def test_many_stuck_messages_are_read_past_in_large_steps_and_then_in_small_ones
     idle.turn(lambda: idle.waiting() == 1)
 
 
-def test_a_ring_lets_go_of_all_that_had_come_with_it(idle: IdleQueues) -> None:  # D3
+def test_a_ring_releases_all_that_had_come_with_it(idle: IdleQueues) -> None:  # D3
     bell = idle.only()
     idle.put(*(f"stuck {number}" for number in range(20)))
     idle.turn(lambda: stuck(bell) == 20)
@@ -293,7 +293,7 @@ def test_a_peer_that_falls_silent_is_noticed_and_the_poll_goes_on_elsewhere(
     client.close()
 
 
-def test_a_peer_is_asked_for_heartbeats(idle: IdleQueues, monkeypatch: pytest.MonkeyPatch) -> None:  # WIRE
+def test_heartbeats_are_requested_from_a_peer(idle: IdleQueues, monkeypatch: pytest.MonkeyPatch) -> None:  # WIRE
     monkeypatch.setattr(sdk_sockets, "IDLE_TIMEOUT", 1)
     with ServiceBusClient.from_connection_string(idle.emulator["contoso-dr"].connection_string) as client:
         connection = Connection(client, QUEUES[0])

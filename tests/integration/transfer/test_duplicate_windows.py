@@ -30,7 +30,7 @@ def requests(here: Site) -> int:
     return sum(counts.get("manage", 0) for counts in here.emulator.call(here.namespace.counters.by_entity).values())
 
 
-def test_each_entity_is_asked_for_once_however_it_is_written(here: Site) -> None:
+def test_each_entity_is_requested_once_however_it_is_written(here: Site) -> None:
     windows = DuplicateWindows(lambda: with_connection_string(here))
     assert (windows.of(ORDERS), windows.of(EntityPath.of("orders")), windows.of(PLAIN)) == (600_000, 600_000, 0)
     assert (requests(here), windows.trouble) == (2, None)

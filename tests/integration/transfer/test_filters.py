@@ -12,7 +12,7 @@ from syphon.model.outcomes import Result
 from tests.integration.transfer.conftest import BACKLOG, PATIENT, TwoNamespaces, aliased
 
 
-def test_only_the_destinations_that_were_asked_for_are_served(namespaces: TwoNamespaces) -> None:  # X2
+def test_only_matching_destinations_are_served(namespaces: TwoNamespaces) -> None:  # X2
     for name in ("orders", "billing/paid", "billing/open"):
         namespaces.queue(name)
     namespaces.put(
@@ -31,7 +31,7 @@ def test_only_the_destinations_that_were_asked_for_are_served(namespaces: TwoNam
     assert namespaces.dead(BACKLOG) == 0
 
 
-def test_only_the_time_that_was_asked_for_is_served(namespaces: TwoNamespaces) -> None:  # X2
+def test_only_the_selected_time_is_served(namespaces: TwoNamespaces) -> None:  # X2
     namespaces.queue("orders")
     namespaces.put(aliased("old", "orders"), aliased("", ""))
     (old, *_) = namespaces.emulator.call(
@@ -44,7 +44,7 @@ def test_only_the_time_that_was_asked_for_is_served(namespaces: TwoNamespaces) -
     assert [str(message) for message in namespaces.take("orders", 1)] == ["new"]
 
 
-def test_what_has_expired_is_dead_lettered_if_its_destination_was_asked_for(namespaces: TwoNamespaces) -> None:  # M5
+def test_what_has_expired_is_dead_lettered_if_its_destination_matches(namespaces: TwoNamespaces) -> None:  # M5
     for path in ("orders", "billing"):
         namespaces.put(aliased("late", path, application_properties={"x-ms-timetolive": 1}))
     pump, outcomes = namespaces.run(

@@ -17,7 +17,7 @@ from tests.integration.transfer.conftest import BACKLOG, PATIENT, ManualTimeName
     rate=st.floats(0.1, 5000),
     steps=st.lists(st.tuples(st.floats(0, 3), st.integers(0, 10_000)), min_size=1, max_size=50),
 )
-def test_no_more_comes_than_the_rate_and_a_second_in_advance(rate: float, steps: list[tuple[float, int]]) -> None:
+def test_no_more_comes_than_the_rate_and_one_second_in_advance(rate: float, steps: list[tuple[float, int]]) -> None:
     pace, now, came = RateLimiter(0.0), 0.0, 0
     for passed, available in steps:
         now += passed
@@ -37,7 +37,7 @@ def test_without_a_rate_there_is_no_bound_and_a_rate_of_nothing_is_a_pause() -> 
     assert pace.room(10.0, 7.5) == 5
 
 
-def test_messages_that_were_under_way_are_paid_back() -> None:
+def test_messages_that_were_in_flight_are_paid_back() -> None:
     pace = RateLimiter(0.0)
     for _ in range(20):
         pace.spend(1)
@@ -45,7 +45,9 @@ def test_messages_that_were_under_way_are_paid_back() -> None:
     assert pace.room(10.0, 2.5) == 5
 
 
-def test_a_paused_pump_takes_nothing_does_not_take_it_for_quiet_and_goes_on(manual: ManualTimeNamespaces) -> None:  # D7
+def test_a_paused_pump_receives_nothing_does_not_count_it_as_quiet_and_goes_on(
+    manual: ManualTimeNamespaces,
+) -> None:  # D7
     manual.queue("orders")
     manual.put(*(aliased(f"{i}", "orders") for i in range(500)))
     with manual.pump() as (pump, _):
@@ -64,7 +66,7 @@ def test_a_paused_pump_takes_nothing_does_not_take_it_for_quiet_and_goes_on(manu
         assert (pump.counters.forwarded, pump.queues[BACKLOG].ended) == (500, Ended.QUIET)
 
 
-def test_a_pause_takes_back_the_credit_and_what_is_in_hand_is_finished(namespaces: TwoNamespaces) -> None:  # D7
+def test_a_pause_withdraws_the_credit_and_messages_in_flight_are_finished(namespaces: TwoNamespaces) -> None:  # D7
     namespaces.queue("orders")
     with namespaces.running() as (pump, _, _):
         namespaces.put(aliased("first", "orders"))
@@ -91,7 +93,7 @@ def test_a_slow_pace_is_kept(namespaces: TwoNamespaces) -> None:  # D7
     assert forwarded[39] - forwarded[0] >= 900
 
 
-def test_what_is_in_hand_is_bounded_by_count(namespaces: TwoNamespaces) -> None:  # S3, D5
+def test_what_is_in_flight_is_bounded_by_count(namespaces: TwoNamespaces) -> None:  # S3, D5
     namespaces.queue("orders")
     namespaces.fault(Fault(Action.DELAY, Operation.SEND, "orders", seconds=0.3))
     namespaces.put(*(aliased(f"{i}", "orders") for i in range(60)))
@@ -103,7 +105,7 @@ def test_what_is_in_hand_is_bounded_by_count(namespaces: TwoNamespaces) -> None:
     assert (pump.counters.forwarded, pump.counters.in_flight) == (60, 0)
 
 
-def test_what_is_in_hand_is_bounded_by_bytes_and_one_message_always_has_room(
+def test_what_is_in_flight_is_bounded_by_bytes_and_one_message_always_has_room(
     namespaces: TwoNamespaces,
 ) -> None:  # S3, D5
     namespaces.queue("orders")

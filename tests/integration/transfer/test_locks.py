@@ -69,7 +69,7 @@ def test_a_lock_that_was_renewed_says_nothing_of_one_that_was_not(manual: Manual
     assert manual.active("orders") == 2
 
 
-def test_the_locks_of_all_that_is_under_way_are_renewed_however_short_they_are(
+def test_the_locks_of_all_messages_in_flight_are_renewed_however_short_they_are(
     manual: ManualTimeNamespaces,
 ) -> None:  # S6, P3
     manual.queue("slow")
@@ -109,7 +109,7 @@ def test_a_message_that_is_being_completed_does_not_spoil_the_renewal_of_the_oth
     assert (sorted(locked.values()), asked) == ([1, 8], 1)
 
 
-def test_what_was_completed_since_a_renewal_was_asked_for_is_left_out_when_it_is_asked_for_again(
+def test_what_was_completed_since_a_renewal_was_requested_is_skipped_when_it_is_retried(
     manual: ManualTimeNamespaces,
 ) -> None:  # S6
     manual.queue("orders")
@@ -165,7 +165,7 @@ def keep(locks: LockKeeper, now: float) -> None:
     locks.keep(SimpleNamespace(), now)  # type: ignore[arg-type]
 
 
-def test_what_is_being_completed_is_left_out_when_a_refused_renewal_is_asked_for_again() -> None:  # S6
+def test_what_is_being_completed_is_skipped_when_a_refused_renewal_is_retried() -> None:  # S6
     """On a slow network each new request would have another such message in it, until all locks have ended."""
     completing: set[Arrival] = set()
     arrivals = received([0.0] * 8, completing)
@@ -192,7 +192,7 @@ def test_locks_are_renewed_together() -> None:  # S6
     assert len(node.asked) <= 7
 
 
-def test_after_a_busy_answer_no_renewal_is_asked_for_within_ten_seconds() -> None:  # S5, S6
+def test_after_a_busy_answer_no_renewal_is_requested_within_ten_seconds() -> None:  # S5, S6
     arrivals = received([0.0, 3.0, 6.0])
     locks = LockKeeper(ManagementLinks("backlog"), 60.0, arrivals)
     node = ManagementNode(locks)
@@ -208,7 +208,7 @@ def test_after_a_busy_answer_no_renewal_is_asked_for_within_ten_seconds() -> Non
 
 
 @pytest.mark.parametrize("first_window", [3, 200])
-def test_a_message_whose_lock_ended_in_the_socket_while_the_process_stood_still_is_not_sent(
+def test_a_message_whose_lock_expired_in_the_socket_while_the_process_was_paused_is_not_sent(
     manual: ManualTimeNamespaces, first_window: int
 ) -> None:  # S6
     """With credit left the broker has delivered it again, with a new lock; without credit it has not."""
@@ -309,7 +309,7 @@ def locked_since(pump: Pump, queue: str) -> Counter[float]:
     return Counter(arrival.locked_at for arrival in pump.queues[queue].unsettled.transfers)
 
 
-def test_a_completion_that_a_busy_service_refuses_is_asked_for_again_when_it_has_had_its_quiet(  # S5, S6
+def test_a_completion_that_a_busy_service_refuses_is_retried_after_the_ten_seconds(  # S5, S6
     manual: ManualTimeNamespaces,
 ) -> None:
     manual.queue("orders")

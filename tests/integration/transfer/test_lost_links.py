@@ -31,7 +31,9 @@ def test_what_had_arrived_when_its_link_was_lost_is_completed_over_the_managemen
     assert manual.active("orders") == 50
 
 
-def test_what_was_not_sent_when_its_link_was_lost_is_left_and_told(namespaces: TwoNamespaces) -> None:  # D10
+def test_what_was_not_sent_when_its_link_was_lost_is_left_in_the_backlog_and_reported(
+    namespaces: TwoNamespaces,
+) -> None:  # D10
     namespaces.queue("orders")
     namespaces.put(*(aliased(f"{i}", "orders") for i in range(20)))
     namespaces.fault(Fault(Action.DELAY, Operation.ATTACH, "orders", seconds=60))  # nothing is sent

@@ -33,7 +33,7 @@ def test_nothing_is_received_and_the_service_ends_after_five_seconds(manual: Man
     assert manual.emulator.call(lambda: manual.secondary.counters.of(BACKLOG, Kind.RECEIVE)) == 0
 
 
-def test_what_was_not_sent_when_the_primary_went_away_can_be_received_at_once(  # S7, D16
+def test_what_was_not_sent_when_the_primary_became_unreachable_can_be_received_at_once(  # S7, D16
     manual: ManualTimeNamespaces,
 ) -> None:
     manual.queue("orders")
@@ -56,7 +56,7 @@ def test_what_was_not_sent_when_the_primary_went_away_can_be_received_at_once(  
     assert pump.counters.received == 50
 
 
-def test_what_was_sent_and_not_answered_is_given_back_as_a_possible_duplicate(  # D10, D16
+def test_what_was_sent_and_not_answered_is_released_as_a_possible_duplicate(  # D10, D16
     manual: ManualTimeNamespaces,
 ) -> None:
     manual.queue("orders")
@@ -95,7 +95,9 @@ def test_the_pump_goes_on_when_the_primary_is_back_in_time(manual: ManualTimeNam
     assert (pump.counters.received, pump.counters.left) == (20, 0)
 
 
-def test_a_pump_that_lingers_takes_no_message_while_the_primary_is_away(manual: ManualTimeNamespaces) -> None:  # D16
+def test_a_pump_that_lingers_receives_no_message_while_the_primary_is_unreachable(
+    manual: ManualTimeNamespaces,
+) -> None:  # D16
     manual.put(aliased("x", "orders"))
     begin_outage(manual)
     with manual.pump(replace(PATIENT, linger=60.0)) as (pump, _):

@@ -10,7 +10,7 @@ from syphon.transfer.pump import Ended
 from tests.integration.transfer.conftest import BACKLOG, ManualTimeNamespaces, aliased
 
 
-def test_messages_in_hand_are_given_back_when_a_silent_primary_has_had_its_time(  # S7, D16
+def test_messages_in_flight_are_released_when_a_silent_primary_has_had_its_time(  # S7, D16
     manual: ManualTimeNamespaces,
 ) -> None:
     """No try has failed yet, so there is no error. Without this the messages would stay locked until one fails."""

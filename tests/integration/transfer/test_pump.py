@@ -64,7 +64,7 @@ def test_an_outcome_says_all_that_can_be_known_of_a_transfer(namespaces: TwoName
     assert (pump.counters.in_flight, pump.counters.bytes_in_flight) == (0, 0)
 
 
-def test_the_aliases_are_gone_and_the_rest_is_as_the_sender_made_it(namespaces: TwoNamespaces) -> None:  # M2
+def test_the_aliases_are_removed_and_the_rest_is_as_the_sender_made_it(namespaces: TwoNamespaces) -> None:  # M2
     namespaces.queue("sessions", requires_session=True)
     namespaces.put(
         aliased(

@@ -23,7 +23,7 @@ REFUSALS = {
 }
 
 
-def test_a_refusal_for_good_is_a_dead_letter_with_the_path_the_type_and_the_text(
+def test_a_permanent_refusal_is_a_dead_letter_with_the_path_the_type_and_the_text(
     namespaces: TwoNamespaces,
 ) -> None:  # S4, M7
     """A condition of a message, or of a link; an unknown one is about a message only if it answers a message."""

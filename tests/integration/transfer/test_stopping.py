@@ -37,7 +37,7 @@ def test_what_a_stopped_pump_did_not_forward_can_be_had_at_once(manual: ManualTi
     assert (pump.queues[BACKLOG].ended, pump.counters.possible_duplicates) == (Ended.STOPPED, 0)
 
 
-def test_what_is_on_its_way_while_it_stops_is_given_back_too(namespaces: TwoNamespaces) -> None:  # C2
+def test_what_arrives_while_it_stops_is_released_too(namespaces: TwoNamespaces) -> None:  # C2
     namespaces.queue("orders")
     with namespaces.pump() as (pump, _):
         for _ in pump.turns():
@@ -89,7 +89,7 @@ def test_messages_of_a_throttled_destination_are_released_when_it_stops(namespac
     assert namespaces.active(BACKLOG, "contoso-dr") == 1
 
 
-def test_what_was_sent_and_not_answered_when_it_ends_is_told_as_a_possible_duplicate(
+def test_what_was_sent_and_not_answered_when_it_ends_is_reported_as_a_possible_duplicate(
     namespaces: TwoNamespaces,
 ) -> None:  # D10
     namespaces.queue("orders")
@@ -104,7 +104,7 @@ def test_what_was_sent_and_not_answered_when_it_ends_is_told_as_a_possible_dupli
     assert outcomes[0].possible_duplicate
 
 
-def test_without_a_primary_it_gives_back_what_it_has_and_tells_the_fault(namespaces: TwoNamespaces) -> None:  # C2, C3
+def test_without_a_primary_it_releases_what_it_has_and_reports_the_fault(namespaces: TwoNamespaces) -> None:  # C2, C3
     namespaces.queue("orders")
     namespaces.put(*(aliased(f"{i}", "orders") for i in range(50)))
     namespaces.fault(Fault(Action.DELAY, Operation.ATTACH, "orders", seconds=60))  # nothing is sent

@@ -144,7 +144,7 @@ def test_a_drain_beside_a_running_worker_moves_every_message_once(pair: Emulated
 
 
 @on_shared_spark
-def test_a_ledger_that_cannot_be_written_stops_no_transfer_and_is_told(pair: EmulatedPair) -> None:  # D9
+def test_a_ledger_that_cannot_be_written_stops_no_transfer_and_is_reported(pair: EmulatedPair) -> None:  # D9
     (pair.folder / "taken").write_text("a file where a folder should be")
     config = pair.config(pipeline={"ledger": str(pair.folder / "taken" / "ledger")})
     pair.put([aliased(number, "orders") for number in range(100)])

@@ -230,7 +230,7 @@ def fault_of(name: str, url: str) -> dict[str, Any] | None:
         (2, "secondary", ()),
     ],
 )
-def test_a_worker_none_of_whose_pairs_is_let_in_ends_with_exit_code_77(
+def test_a_worker_all_of_whose_pairs_are_refused_ends_with_exit_code_77(
     pair: EmulatedPair, pairs: int, wrong: str, options: tuple[str, ...]
 ) -> None:  # C3, D12
     found = [settings_of(f"pair-{number}", pair) for number in range(pairs)]

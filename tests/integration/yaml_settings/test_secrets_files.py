@@ -43,7 +43,7 @@ def test_a_key_is_read_again_wherever_its_file_is_named(config: Config, tmp_path
 
 
 @pytest.mark.parametrize("content", [None, "", "nonsense", HERE + "of-another-namespace", AWAY + "a\nb"])
-def test_a_file_that_is_gone_or_half_written_changes_nothing(
+def test_a_file_that_is_missing_or_half_written_changes_nothing(
     config: Config, tmp_path: Path, content: str | None
 ) -> None:  # T10
     if content is None:

@@ -197,7 +197,7 @@ SDK_TYPES: dict[type, str] = {
 
 @given(_simple)
 @examples(200)
-def test_we_read_what_the_sdk_writes_with_the_type_it_was_told(value: Value) -> None:
+def test_we_read_what_the_sdk_writes_with_the_type_it_was_given(value: Value) -> None:
     data = sdk_encode(SDK_TYPES[type(value)], value)
     read, end = decode(data)
     assert_same(read, value)

@@ -167,7 +167,7 @@ CLAIM = pytest.mark.parametrize("data", [pytest.param(data, id=name) for name, d
 
 
 @CLAIM
-def test_a_size_or_count_allocates_no_memory_before_the_bytes_are_there(data: bytes) -> None:
+def test_a_size_or_count_allocates_no_memory_before_the_bytes_have_arrived(data: bytes) -> None:
     def attempt() -> None:
         with pytest.raises(Malformed):
             decode(data)

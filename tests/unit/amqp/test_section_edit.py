@@ -156,7 +156,7 @@ def test_a_list_that_is_none_is_malformed(content: str, behind: bytes) -> None:
         fields(b"\x00\x53\x73" + raw + behind, span)
 
 
-def test_a_name_that_is_there_twice_is_malformed() -> None:
+def test_a_name_that_occurs_twice_is_malformed() -> None:
     data = map_section(Map((("name", Int(1)), (Symbol("name"), Int(2)))))
     with pytest.raises(Malformed, match="name twice"):
         extract(data, split(data)[0], NAMES)

@@ -195,7 +195,7 @@ def test_delivery_annotations_after_the_body_and_a_footer_before_it_are_read() -
 
 
 @pytest.mark.parametrize("between", [Section.HEADER, Section.FOOTER])
-def test_a_section_is_there_once_in_whatever_order(between: Section) -> None:  # M8
+def test_a_section_occurs_once_in_any_order(between: Section) -> None:  # M8
     for section in Section:
         if section is between or section in REPEATABLE:
             continue
@@ -207,7 +207,7 @@ def test_a_section_is_there_once_in_whatever_order(between: Section) -> None:  #
 
 @SECTIONS
 @pytest.mark.parametrize("other", Section, ids=lambda section: section.name.lower())
-def test_a_section_that_is_there_twice_is_malformed_and_so_is_a_body_of_two_kinds(
+def test_a_section_that_occurs_twice_is_malformed_and_so_is_a_body_of_two_kinds(
     section: Section, other: Section
 ) -> None:
     for first in descriptors(section):
@@ -352,7 +352,7 @@ def test_a_replaced_or_inserted_section_reads_back_and_no_other_byte_changes(
 
 @given(messages, st.sampled_from(list(Section)))
 @examples(120)
-def test_a_section_taken_out_is_gone_and_no_other_byte_changes(parts: Parts, section: Section) -> None:
+def test_a_section_is_removed_and_no_other_byte_changes(parts: Parts, section: Section) -> None:
     message = Message(joined(parts))
     assert found(message.replace(section, b"")) == with_section(parts, section, b"")
     assert message.data == joined(parts)
@@ -546,7 +546,7 @@ def test_a_data_section_holds_its_bytes(body: bytes) -> None:
 
 @given(messages, st.lists(messages.map(joined), min_size=1, max_size=4))
 @examples(100)
-def test_a_batch_gives_back_the_messages_it_was_made_of(envelope: Parts, batch: list[bytes]) -> None:
+def test_a_batch_returns_the_messages_it_was_made_of(envelope: Parts, batch: list[bytes]) -> None:
     around = [(kind, part) for kind, part in envelope if kind not in BODIES]
     bodies: Parts = [(Section.DATA, data_section(message)) for message in batch]
     data = joined(sorted([*around, *bodies], key=lambda part: part[0]))

@@ -75,7 +75,9 @@ def test_a_message_with_another_layout_is_parsed(other: bytes) -> None:
 
 @examples(100)
 @given(sent, paths, st.data())
-def test_what_is_known_of_a_message_is_not_told_of_a_damaged_one(message: Sent, path: str, more: st.DataObject) -> None:
+def test_what_is_known_of_a_message_is_not_reported_of_a_damaged_one(
+    message: Sent, path: str, more: st.DataObject
+) -> None:
     data = stored(to_backlog(message.payload, path))
     layouts = LayoutCache()
     assert_found_as_on_foot(layouts, data)
@@ -84,7 +86,7 @@ def test_what_is_known_of_a_message_is_not_told_of_a_damaged_one(message: Sent, 
         assert_found_as_on_foot(layouts, more.draw(mutated(st.just(data))))
 
 
-def test_every_byte_that_a_layout_depends_on_is_looked_at() -> None:
+def test_every_byte_that_a_layout_depends_on_is_compared() -> None:
     data = an_order(1)
     layouts = LayoutCache()
     layouts.of(data)

@@ -39,7 +39,7 @@ def test_a_queue_is_named_by_index_name_or_pattern() -> None:
 @pytest.mark.parametrize(
     ("queues", "names", "words"), [(("12",), (), "'12'"), (("x*",), (), "'x*'"), ((), ("x",), "contoso, fabrikam")]
 )
-def test_a_name_that_means_nothing_is_told(queues: tuple[str, ...], names: tuple[str, ...], words: str) -> None:
+def test_a_name_that_means_nothing_is_reported(queues: tuple[str, ...], names: tuple[str, ...], words: str) -> None:
     with pytest.raises(NoQueueSelected) as caught:
         select_queues(PAIRS, names, queues)
     assert words in str(caught.value)

@@ -296,7 +296,7 @@ def test_a_path_of_260_characters_is_one() -> None:  # M4
     assert off(backlogged({"x-ms-path": "x" * 260})).destination.name == "x" * 260
 
 
-def test_an_alias_that_is_there_twice_is_refused() -> None:  # M4: which of them is it?
+def test_an_alias_that_occurs_twice_is_refused() -> None:  # M4: which of them is it?
     twice = Map((("x-ms-path", "orders"), (Symbol("x-ms-path"), "billing")))
     found = refused(section_bytes(Section.APPLICATION_PROPERTIES, twice))
     assert found.reason == UnrestorableReason.MALFORMED
@@ -332,7 +332,7 @@ def test_bytes_that_are_no_message_never_raise(payload: bytes) -> None:  # M4
     restore(payload, enqueued_at=None, now=NOW)
 
 
-def test_malformed_bytes_are_told_in_the_codecs_words() -> None:  # M4
+def test_malformed_bytes_are_reported_in_the_codecs_words() -> None:  # M4
     found = refused(b"\x00\x53\x70\xc0\x09\x01")
     assert found.reason == UnrestorableReason.MALFORMED
     assert found.description == ("The message is not well-formed AMQP 1.0: the value at byte 3 runs past its end.")
@@ -358,7 +358,7 @@ def test_remaining_refuses_what_has_expired() -> None:  # M5
     assert found.description == "The message had 60000 ms to live and came into the backlog 60000 ms ago."
 
 
-def test_remaining_looks_at_the_brokers_stamp_if_it_is_told_nothing_else() -> None:  # M5
+def test_remaining_reads_the_brokers_stamp_by_default() -> None:  # M5
     aliases: dict[str, Value] = {"x-ms-path": "orders", "x-ms-timetolive": "PT1M"}
     stamped = backlogged(aliases, annotations={"x-opt-enqueued-time": Timestamp(NOW - 20_000)})
     assert ttl_of(off(stamped, ttl=TimeToLive.REMAINING).payload) == 40_000
@@ -501,7 +501,7 @@ def test_an_alias_rules_over_a_session_id_that_stands_in_its_place() -> None:  #
     assert (Message(back.payload).properties().group_id, back.session_id) == ("alias", "alias")
 
 
-def test_a_session_id_without_an_alias_stays_and_is_told() -> None:  # M2: put there by hand
+def test_a_session_id_without_an_alias_stays_and_is_reported() -> None:  # M2: put there by hand
     back = off(backlogged({"x-ms-path": "orders"}, Properties(group_id="by hand")))
     assert (Message(back.payload).properties().group_id, back.session_id) == ("by hand", "by hand")
 

@@ -53,7 +53,7 @@ def test_what_is_no_recorded_context_is_none(value: Value) -> None:
     assert trace_context(message(APPLICATION, {"traceparent": value})) is None
 
 
-def test_a_body_is_not_looked_at_and_what_is_no_message_has_none() -> None:
+def test_a_body_is_not_read_and_what_is_no_message_has_none() -> None:
     inner = message(APPLICATION, {"traceparent": RECORDED})
     assert trace_context(message(APPLICATION, {"other": "1"}, body=inner)) is None
     assert trace_context(inner[:-4]) is None

@@ -226,7 +226,7 @@ def test_a_key_in_a_file_that_everybody_can_read_is_found(tmp_path: Path, text: 
     assert not exposes_keys(file)
 
 
-def test_certificates_are_a_file_that_is_there(tmp_path: Path) -> None:
+def test_certificates_are_an_existing_file(tmp_path: Path) -> None:
     file = tmp_path / "ca.pem"
     text = pair(f"{{namespace: a.example, ca_file: {file}}}")
     (problem,) = told(tmp_path, text)

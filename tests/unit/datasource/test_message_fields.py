@@ -73,7 +73,7 @@ def test_a_body_is_its_bytes_or_its_encoding(name: str, content: bytes) -> None:
     assert read_fields(head + BODIES[name], with_body=True).body == content
 
 
-def test_what_the_broker_wrote_is_there_although_the_senders_part_is_not_amqp() -> None:
+def test_what_the_broker_wrote_is_read_although_the_senders_part_is_not_amqp() -> None:
     good = message(b"x", annotations={"x-opt-sequence-number": "7"})
     found = read_fields(good[: -len(data_section(b"x"))] + b"\x00\x53\x73\xff", with_body=True)
     assert not found.is_readable

@@ -116,7 +116,7 @@ def test_all_fields_and_properties_of_a_correlation_filter_must_be_equal() -> No
     assert not wants.matches(FakeMessage({"color": "red"}, {"label": "order", "sessionid": "s"}))
 
 
-def test_an_empty_string_in_a_correlation_filter_is_asked_for() -> None:
+def test_an_empty_string_in_a_correlation_filter_must_match() -> None:
     assert not CorrelationFilter(label="").matches(broker_message(label="x"))
     assert CorrelationFilter(label="").matches(broker_message(label=""))
 

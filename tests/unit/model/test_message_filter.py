@@ -13,7 +13,7 @@ def by_destination(*patterns: str) -> MessageFilter:
     return MessageFilter(PathPatterns.of(patterns))
 
 
-def test_without_conditions_every_message_is_asked_for() -> None:
+def test_without_conditions_every_message_is_selected() -> None:
     everything = MessageFilter()
     assert everything.matches(ORDERS, 0)
     assert everything.matches(None, 0)  # it names no destination, or one that cannot be read
@@ -52,7 +52,7 @@ def test_a_star_passes_slashes() -> None:
     assert not by_destination("billing/*").matches(EntityPath.of("billing"), 0)
 
 
-def test_a_message_without_a_destination_is_asked_for_only_by_the_star() -> None:
+def test_a_message_without_a_destination_matches_only_the_star() -> None:
     assert by_destination("*").matches(None, 0)
     assert not by_destination("orders").matches(None, 0)
     assert not by_destination("").matches(None, 0)

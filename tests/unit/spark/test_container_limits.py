@@ -67,7 +67,7 @@ def test_the_tightest_limit_on_the_way_to_the_root_counts(root: Path) -> None:
     assert found(root) == Container(3, 3 * GIB)
 
 
-def test_a_system_that_tells_nothing_has_the_cores_that_are_there(tmp_path: Path) -> None:
+def test_a_system_without_limits_has_all_cores(tmp_path: Path) -> None:
     container = this_container({"SYPHON_SYSTEM_ROOT": str(tmp_path)})
     assert container.cores >= 1
     assert container.memory > 0

@@ -105,7 +105,7 @@ def test_messages_that_started_no_job_keep_their_age_until_they_are_not_seen_any
     assert scene.look()["orders"].state is DestinationState.AVAILABLE
 
 
-def test_a_destination_that_refuses_everything_is_rejecting_until_it_is_tried_again() -> None:  # S4
+def test_a_destination_that_refuses_everything_is_rejecting_until_it_is_retried() -> None:  # S4
     scene = Scene()
     gone = DestinationBackoff("gone", 30.0, "not found", 0)
     scene.ends(job(DestinationStats("gone", dead_lettered=3), closed=[gone]))

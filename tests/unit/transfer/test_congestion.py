@@ -100,7 +100,7 @@ def test_an_outage_in_which_nothing_is_accepted_does_not_change_the_rate() -> No
     assert service.per_second(10) >= 0.75 * 5000
 
 
-def test_it_does_not_probe_while_nobody_needs_more() -> None:
+def test_it_does_not_probe_while_no_slot_needs_more() -> None:
     service = Service(lambda _: 1000)
     service.run(40)
     before = len(service.busy)
@@ -136,7 +136,7 @@ def test_the_meter_counts_the_last_second() -> None:
     assert meter.per_second(10.0) == 0
 
 
-def test_a_meter_that_nobody_asks_does_not_grow() -> None:
+def test_a_meter_that_is_never_read_does_not_grow() -> None:
     meter = Meter()
     for second in range(10_000):
         meter.add(5, float(second))

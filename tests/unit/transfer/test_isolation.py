@@ -67,7 +67,7 @@ def test_a_destination_stays_suspected_while_something_is_to_be_sent_again() -> 
     assert suspicion.limit is not None
 
 
-def test_a_loss_during_which_others_had_something_under_way_says_nothing() -> None:
+def test_a_loss_during_which_others_had_something_in_flight_says_nothing() -> None:
     suspicion = suspected()
     suspicion.is_alone = False
     assert suspicion.lost([FIRST], NOW, has_failed=True) is Verdict.NOTHING

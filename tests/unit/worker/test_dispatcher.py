@@ -363,7 +363,7 @@ def test_a_queue_that_came_too_late_for_a_slot_goes_to_the_next_one(scene: Scene
     assert list(new.orders) == [SECOND]
 
 
-def test_a_job_that_ends_with_an_error_is_tried_again_later_and_later(scene: Scene) -> None:
+def test_a_job_that_ends_with_an_error_is_retried_later_and_later(scene: Scene) -> None:
     pause = FIRST_JOB_RETRY
     for _ in range(3):
         scene.rings(FIRST)

@@ -215,7 +215,7 @@ def test_a_drain_that_is_stopped_waits_for_its_slots_as_long_as_their_share(cloc
     assert scene.drain._lost is None
 
 
-def test_a_drain_whose_jvm_is_gone_waits_for_its_slots_as_long_as_their_share(clock: Clock) -> None:  # X9
+def test_a_drain_whose_jvm_has_ended_waits_for_its_slots_as_long_as_their_share(clock: Clock) -> None:  # X9
     scene = EndlessJob(clock)
 
     def lose_spark() -> None:

@@ -66,7 +66,9 @@ class Opening(threading.Event):
         return self.is_set()
 
 
-def test_an_outage_is_told_while_it_lasts_and_does_not_end_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:  # C3
+def test_an_outage_is_reported_while_it_lasts_and_does_not_end_the_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # C3
     away = Interrupted("The secondary cannot be reached.")
     opening = Opening(*[away] * 9, monkeypatch=monkeypatch)
     assert opening.said == [away] * 9

@@ -85,7 +85,7 @@ def test_a_repeated_name_is_reported_with_other_mistakes_in_the_same_list() -> N
     assert [(problem.line, problem.path) for problem in found] == [(3, "items[1].name"), (4, "items[2].wait")]
 
 
-def test_a_key_that_is_there_twice_is_a_mistake() -> None:
+def test_a_key_that_occurs_twice_is_a_mistake() -> None:
     assert lines("open: true\nfloor: 10\nopen: false\n") == [
         "shop.yaml:2: floor = 10 is too large; write 9 or less",
         "shop.yaml:3: open occurs twice; keep one of them (the other is on line 1)",
