@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -13,8 +14,8 @@ import pytest
 from syphon.amqp import Timestamp
 from syphon.datasource import peek_read as reading
 from syphon.datasource.peek_read import ATTEMPTS, BROKEN, SequenceRange, Wanted, plan_ranges
-from syphon.datasource.read import NewMessages, NumbersRestarted, Offsets
 from syphon.datasource.source_options import parse_options
+from syphon.datasource.stream_offsets import NewMessages, NumbersRestarted, Offsets, shared_rows
 from syphon.emulator import Action, Fault, Operation
 from syphon.time_budget import STREAM_CHECK_EVERY, STREAM_POLL_EVERY
 from tests.support.spark_source import SourceBus, message
@@ -107,14 +108,44 @@ def test_available_now_reads_what_exists_in_batches_of_some_rows_and_ends(
     bus.put(queue, *numbered(1, 25))
     bus.put(other, *numbered(1, 4))
     frame = stream(source, bus, f"{queue},{other}", bodies=True, max_rows=20)
-    run_to_its_end(lambda: into_memory(frame, "limited", tmp_path, availableNow=True))
+    progress: list[Any] = []
+
+    def start() -> StreamingQuery:
+        query = into_memory(frame, "limited", tmp_path, availableNow=True)
+        query.awaitTermination(300)
+        progress[:] = query.recentProgress
+        return query
+
+    run_to_its_end(start)
     batches = [rows for _, rows in sorted(KEPT["limited"].items()) if rows]
     has_limits = find_spec("pyspark.sql.streaming.datasource") is not None  # Spark 4.2 or newer
-    assert [len(rows) for rows in batches] == ([14, 10, 5] if has_limits else [29])
+    assert [len(rows) for rows in batches] == ([20, 9] if has_limits else [29])
     assert sorted(row[:2] for rows in batches for row in rows) == [
         *((queue, number) for number in range(1, 26)),
         *((other, number) for number in range(1, 5)),
     ]
+    if has_limits:  # what is still to be read stands beside what was read
+        (first,) = [found["sources"][0] for found in progress if found["batchId"] == 0]
+        read, newest = json.loads(first["endOffset"]), json.loads(first["latestOffset"])
+        assert (numbers(read), newest) == ({queue: 16, other: 4}, {queue: 25, other: 4})
+
+
+@pytest.mark.parametrize(
+    ("waiting", "most", "rows"),
+    [
+        ({"busy": 1000, "calm": 3}, 60, {"busy": 57, "calm": 3}),
+        ({"busy": 1000}, 60, {"busy": 60}),
+        ({"a": 50, "b": 50, "c": 1}, 21, {"a": 10, "b": 10, "c": 1}),
+        ({"a": 5, "b": 5, "c": 5}, 2, {"a": 1, "b": 1, "c": 1}),
+        ({"a": 2, "b": 3}, 100, {"a": 2, "b": 3}),
+        ({}, 10, {}),
+    ],
+)
+def test_the_rows_of_a_batch_go_to_the_entities_that_have_them(
+    waiting: dict[str, int], most: int, rows: dict[str, int]
+) -> None:
+    """Of 60 queues, one busy one has nearly all rows of a batch, and not a sixtieth."""
+    assert shared_rows(waiting, most) == rows
 
 
 def test_rows_stream_into_an_entity_once_for_each_epoch(source: SparkSession, bus: SourceBus, tmp_path: Path) -> None:
@@ -220,6 +251,29 @@ def test_at_present_means_that_later_messages_do_not_count(bus: SourceBus) -> No
     bus.take(queue, [4, 5])
     assert numbers(found.latest({queue: 3})) == {queue: 3}
     found.close()
+
+
+def test_an_entity_keeps_its_offset_however_it_is_spelt_and_when_it_was_not_read_for_a_while(bus: SourceBus) -> None:
+    queue, other = bus.queue("spelt"), bus.queue("spelt-too")
+    bus.put(queue, *numbered(1, 5))
+    bus.put(other, *numbered(1, 5))
+
+    def after(start: Offsets, entity: str) -> tuple[Offsets, list[SequenceRange]]:
+        found = new_messages(bus, entity, Clock())
+        try:
+            return (end := found.latest(start)), found.ranges(start, end)
+        finally:
+            found.close()
+
+    both, ranges = after({}, "spelt,spelt-too")
+    assert [part.last for part in ranges] == [5, 5]
+    assert after(both, "SPELT, /Spelt-Too/")[1] == []
+    assert after({"SPELT": 4, "spelt-too": 5}, "spelt,spelt-too")[1] == [SequenceRange(queue, 5, 5)]
+    bus.put(queue, *numbered(6, 7))
+    without, ranges = after(both, "spelt")
+    assert ranges == [SequenceRange(queue, 6, 7)]
+    bus.put(other, *numbered(6, 6))
+    assert after(without, "spelt,spelt-too")[1] == [SequenceRange(other, 6, 6)]
 
 
 def made_again(bus: SourceBus, queue: str) -> None:
