@@ -218,6 +218,8 @@ PEEK_RETRY_AFTER = 1.0
 """A peek of the data source reconnects."""
 STREAM_POLL_EVERY = 1.0
 """A stream polls entities that had no new messages."""
+STREAM_LIST_EVERY = 60.0
+"""A stream lists the queues that its patterns fit."""
 STREAM_CONNECTION_KEPT_FOR = 30.0
 """An unused connection of a stream is kept."""
 STREAM_CHECK_EVERY = 600.0

@@ -11,18 +11,26 @@ is applied exactly. Spark applies all others to the rows that it gets.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from syphon.config import SideSettings
-from syphon.model import DestinationSilent, DestinationUnreachable, Interrupted, SyphonError
-from syphon.servicebus import FIRST_OF_PARTITION, Connection, Peeked, connected, peek_pages, sequence_bounds
+from syphon.config import SideSettings, Via
+from syphon.model import DestinationSilent, DestinationUnreachable, EntityPath, Interrupted, PathPatterns, SyphonError
+from syphon.servicebus import (
+    FIRST_OF_PARTITION,
+    Connection,
+    Peeked,
+    administration_of,
+    connected,
+    peek_pages,
+    sequence_bounds,
+)
 from syphon.time_budget import PEEK_RETRY_AFTER
 
 from .message_batches import MessageBatches, in_batches
-from .source_options import SourceOptions
+from .source_options import SOURCE, BadSourceOptions, SourceOptions, is_pattern, once
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,6 +64,12 @@ class Bounds:
 
     def __contains__(self, value: int | None) -> bool:
         return value is not None and self.low <= value <= self.high
+
+
+def since(options: SourceOptions) -> Wanted:
+    """The messages of a read, as far as its options say when they were enqueued."""
+    moment = options.behaviour.starting_timestamp
+    return Wanted() if moment is None else Wanted(enqueued=Bounds((moment - _EPOCH) // _MICROSECOND))
 
 
 @dataclass(frozen=True)
@@ -124,6 +138,26 @@ class SequenceRange(NamedTuple):
     last: int
     is_open: bool = False
     """Messages after the last one belong to it, too, as far as they exist when the read begins."""
+    highest: int = _HIGHEST
+    """The last number that may belong to an open range."""
+
+
+def entities_of(options: SourceOptions) -> tuple[str, ...]:
+    """The entities that the options name: for a pattern the queues that it fits, which needs the Manage claim."""
+    if not any(map(is_pattern, options.entities)):
+        return options.entities
+    administration = administration_of(options.side, Via.ADMIN, "")
+    try:
+        queues = sorted(administration.queue_names(""))
+    finally:
+        administration.close()
+    found: list[str] = []
+    for entity in options.entities:
+        name, _, part = entity.partition("/$")  # as in orders-*/$DeadLetterQueue
+        fits = PathPatterns.of([name]).fit
+        paths = [queue for queue in queues if fits(EntityPath.of(queue))] if is_pattern(entity) else [name]
+        found += [f"{path}/${part}" if part else path for path in paths]
+    return once(found)
 
 
 def plan_ranges(options: SourceOptions, wanted: Wanted) -> list[SequenceRange]:
@@ -132,20 +166,28 @@ def plan_ranges(options: SourceOptions, wanted: Wanted) -> list[SequenceRange]:
     Spark plans a frame once, and may evaluate it again an hour later. So each entity has an open range at its end,
     unless the numbers that are wanted end before.
     """
-    low, high = max(1, wanted.numbers.low), wanted.numbers.high
-    return retried(lambda: _planned(options, low, high)) if low <= high else []
+    bounds: dict[str, Bounds] = {}
+    entities = entities_of(options)
+    if not entities:
+        raise BadSourceOptions(f"{SOURCE}: no queue fits {', '.join(options.entities)}.")
+    for entity in entities:
+        first, last = options.behaviour.numbers(entity)
+        low, high = max(1, first, wanted.numbers.low), min(last or _HIGHEST, wanted.numbers.high)
+        if low <= high and last != 0:
+            bounds[entity] = Bounds(low, high)
+    return retried(lambda: _planned(options, bounds)) if bounds else []
 
 
-def _planned(options: SourceOptions, low: int, high: int) -> list[SequenceRange]:
+def _planned(options: SourceOptions, bounds: Mapping[str, Bounds]) -> list[SequenceRange]:
     ranges: list[SequenceRange] = []
-    with connected(options.side, options.entities[0]) as connection:
-        for entity in options.entities:
+    with connected(options.side, next(iter(bounds))) as connection:
+        for entity, (low, high) in ((entity, (each.low, each.high)) for entity, each in bounds.items()):
             first, last = bounds_of(connection, entity, low - 1) or (low, low)
             if first > high:
                 continue
             parts = split_range(SequenceRange(entity, first, min(last, high)), options.behaviour.partition_size)
             if last < high:
-                parts[-1] = parts[-1]._replace(is_open=True)
+                parts[-1] = parts[-1]._replace(is_open=True, highest=high)
             ranges += parts
     return ranges
 
@@ -182,19 +224,19 @@ def read_range(
     """The rows of a range, in Arrow batches."""
     times = wanted.enqueued
     batches = MessageBatches(names, nullable, None if times is None else times.__contains__)
-    for messages in in_batches(pages_of(side, part, wanted.numbers.high)):
+    for messages in in_batches(pages_of(side, part)):
         batch = batches.batch(part.entity, messages)
         if batch.num_rows:
             yield batch
 
 
-def pages_of(side: SideSettings, part: SequenceRange, highest: int) -> Iterator[list[Peeked]]:
-    """The messages of a range, in pages, up to the highest number that is wanted.
+def pages_of(side: SideSettings, part: SequenceRange) -> Iterator[list[Peeked]]:
+    """The messages of a range, in pages.
 
     A connection that breaks is reopened, and the read continues where it was.
     Connections break: Spark may take its time with a batch, and the service ends a connection that is silent.
     """
-    entity, first, last, is_open = part
+    entity, first, last, is_open, highest = part
     failures = 0
     while first <= last:
         try:

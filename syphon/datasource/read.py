@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from .columns import read_names
-from .peek_read import Bounds, Wanted, plan_ranges, push, read_range
+from .peek_read import plan_ranges, push, read_range, since
 from .source_options import SourceOptions
 from .stream_offsets import NewMessages, Offsets
 
@@ -28,10 +28,7 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._names = read_names(schema)
         self._nullable = [field.nullable for field in schema.fields]
-        numbers = Bounds(options.behaviour.first)
-        if options.behaviour.last is not None:
-            numbers = Bounds(numbers.low, options.behaviour.last)
-        self._wanted = Wanted(numbers)
+        self._wanted = since(options)
 
     @property
     def pushFilters(self) -> Callable[[list[Any]], Iterable[Any]]:  # noqa: N802
@@ -90,7 +87,7 @@ class StreamReader(DataSourceStreamReader):
         return [InputPartition(part) for part in self._new_messages.ranges(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_range(self._options.side, partition.value, self._names, self._nullable, Wanted())
+        return read_range(self._options.side, partition.value, self._names, self._nullable, since(self._options))
 
     def stop(self) -> None:
         self._new_messages.close()

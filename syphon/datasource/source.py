@@ -22,6 +22,8 @@ from .source_options import (
     SOURCE,
     BadSourceOptions,
     SourceOptions,
+    Start,
+    named_as_here,
     names_a_namespace,
     parse_options,
     refuse_written_secrets,
@@ -73,7 +75,10 @@ class ServiceBusDataSource(DataSource):
     def reader(self, schema: StructType) -> BatchReader:
         from .read import BatchReader
 
-        return BatchReader(self._parsed(), schema)
+        options = self._parsed()
+        if options.behaviour.starting_offsets is Start.LATEST:
+            raise BadSourceOptions(f"{SOURCE}: a table has no messages after the latest. Leave out startingOffsets.")
+        return BatchReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         from .write import BatchWriter
@@ -83,7 +88,10 @@ class ServiceBusDataSource(DataSource):
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
         from .read import stream_reader
 
-        return stream_reader(self._parsed(), schema)
+        options = self._parsed()
+        if options.behaviour.last is not None or options.behaviour.ending_offsets is not Start.LATEST:
+            raise BadSourceOptions(f"{SOURCE}: a stream has no end. Leave out last and endingOffsets, or read a table.")
+        return stream_reader(options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         from .write import stream_writer
@@ -120,7 +128,7 @@ def register_source(
     of them, but cannot remove one: another `name` registers the source for another namespace. Raises BadSourceOptions.
     """
     pairs = () if config is None else tuple(settings_of(config).pairs)
-    given = {key.lower(): str(value) for key, value in options.items()}
+    given = named_as_here({key: str(value) for key, value in options.items()})
     _check_registered(given, pairs)
     if is_connect(spark):
         from syphon.spark import warn_of_plain_connection
@@ -150,8 +158,9 @@ def source_with(
         is_on_connect = on_connect
 
         def __init__(self, options: Mapping[str, str]) -> None:
-            super().__init__({**given, **{key.lower(): value for key, value in options.items()}})
-            self.of_query = frozenset(key.lower() for key in options)
+            of_query = named_as_here(options)
+            super().__init__({**given, **of_query})
+            self.of_query = frozenset(of_query)
 
         @classmethod
         def name(cls) -> str:

@@ -7,17 +7,20 @@ or log ever shows a secret.
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from syphon.backlog import queue_names
 from syphon.config import PairSettings, Side, SideSettings, load_config
-from syphon.model import EntityPath, SyphonError
-from syphon.yaml_settings import Document, Problem, Settings, SettingsError, validate
+from syphon.model import EntityPath, InvalidOption, SyphonError
+from syphon.option_declarations import read_moment
+from syphon.yaml_settings import Document, InvalidSetting, Mistake, Problem, Settings, SettingsError, validate
 
 SOURCE, ENTITY = "servicebus", "entity"
 _REACH = ("connection_string", "namespace", "credential", "ca_file", "transport")
@@ -26,6 +29,27 @@ _FROM_FILE = ("config", "pair", "side")
 _SECRET = ("connection_string", "proxy_password")
 _OF_SPARK = ("checkpointlocation",)
 """Options that Spark passes on, and reads itself."""
+_OF_TABLE, _OWNER = "option.", "owner"
+"""How Spark marks the options of a table in its catalog, and a property that each such table has beside them."""
+_OTHER_NAMES = {
+    "startingoffsets": "starting_offsets",
+    "endingoffsets": "ending_offsets",
+    "startingtimestamp": "starting_timestamp",
+    "failondataloss": "fail_on_data_loss",
+    "maxrowspertrigger": "max_rows",
+}
+"""Names as other connectors have them, in lower case, and ours."""
+_EITHER = (
+    ("first", "starting_offsets"),
+    ("first", "starting_timestamp"),
+    ("start", "starting_offsets"),
+    ("start", "starting_timestamp"),
+    ("starting_offsets", "starting_timestamp"),
+    ("last", "ending_offsets"),
+)
+"""Options of which a read has one at most."""
+_ANY = ""
+"""The entity of a number that was given for all."""
 
 
 class BadSourceOptions(SyphonError):
@@ -48,6 +72,42 @@ class Start(StrEnum):
     """With the messages that come after its start."""
 
 
+def _offsets(value: object) -> object:
+    """`earliest`, `latest`, or numbers by entity: from a JSON object, or one number for all of them."""
+    if not isinstance(value, str) or (text := value.strip()).lower() in tuple(Start):
+        return value.strip().lower() if isinstance(value, str) else value
+    try:
+        found = json.loads(text)
+        numbers = found if isinstance(found, dict) else {_ANY: found}
+        if all(type(number) is int and number > 0 for number in numbers.values()):
+            return {EntityPath.of(entity).key: number for entity, number in numbers.items()}
+    except ValueError:
+        pass
+    raise InvalidSetting(Mistake("is not an offset", 'write earliest, latest, a number, or {"orders": 51}'))
+
+
+def _time(value: object) -> object:
+    """A time as `drain --after` takes it, or milliseconds since 1970, which other connectors take."""
+    if not isinstance(value, str):
+        return value
+    if value.strip().isdigit():
+        return datetime.fromtimestamp(int(value) / 1000, UTC)
+    try:
+        return read_moment(value)
+    except InvalidOption:
+        raise InvalidSetting(Mistake("is not a time", "write 2026-11-16T14:30, 2h, or milliseconds")) from None
+
+
+def _ends(value: object) -> object:
+    if (found := _offsets(value)) != Start.EARLIEST:
+        return found
+    raise InvalidSetting(Mistake("is no end", 'write latest, a number, or {"orders": 101}'))
+
+
+StartingOffsets = Annotated[Start | dict[str, int], BeforeValidator(_offsets)]
+EndingOffsets = Annotated[Start | dict[str, int], BeforeValidator(_ends)]
+
+
 class Behaviour(Settings):
     """The options that say how to read and write."""
 
@@ -61,11 +121,35 @@ class Behaviour(Settings):
     partition_size: Annotated[int, Field(ge=1)] = 50_000
     """Sequence numbers in one partition of a read, at most."""
     start: Start = Start.EARLIEST
+    starting_offsets: StartingOffsets = Start.EARLIEST
+    """Where a read begins, or a stream that has no checkpoint: numbers by the lower-case names of entities."""
+    ending_offsets: EndingOffsets = Start.LATEST
+    """The numbers before which a read ends."""
+    starting_timestamp: Annotated[datetime, BeforeValidator(_time)] | None = None
+    """Messages that were enqueued before are not read."""
+    fail_on_data_loss: bool = True
+    """Whether a stream fails if an entity was deleted and created again. If not, it begins with its first message."""
     max_rows: Annotated[int, Field(ge=1)] | None = None
     """Rows of one micro-batch of a stream, shared by its entities. Each that has messages gets at least one."""
     bad_rows: BadRows = BadRows.FAIL
     patience: Annotated[float, Field(gt=0)] = 300.0
     """Seconds for which a write continues while the entity is unavailable."""
+
+    @property
+    def begins_latest(self) -> bool:
+        """Whether a stream without a checkpoint begins with what comes after its start."""
+        return Start.LATEST in (self.start, self.starting_offsets)
+
+    def numbers(self, entity: str) -> tuple[int, int | None]:
+        """The first and the last sequence number of an entity that are read; None if there is no last one."""
+        key = EntityPath.of(entity).key
+        first, last = self.first, self.last
+        if isinstance(self.starting_offsets, dict):
+            first = self.starting_offsets.get(key, self.starting_offsets.get(_ANY, 1))
+        if isinstance(self.ending_offsets, dict):
+            end = self.ending_offsets.get(key, self.ending_offsets.get(_ANY))
+            last = None if end is None else end - 1
+        return first, last
 
 
 class SourceOptions(Settings):
@@ -78,9 +162,14 @@ class SourceOptions(Settings):
     @property
     def entity(self) -> str:
         """The one entity of a write."""
-        if len(self.entities) != 1:
-            raise BadSourceOptions(f"{SOURCE}: a write has one entity, not {len(self.entities)}.")
+        if len(self.entities) != 1 or is_pattern(self.entities[0]):
+            raise BadSourceOptions(f"{SOURCE}: a write has one entity, not {', '.join(self.entities)}.")
         return self.entities[0]
+
+
+def is_pattern(entity: str) -> bool:
+    """Whether a name of the option `entity` stands for queues: no entity has a `*` in its name."""
+    return "*" in entity
 
 
 class _Reach(Settings):
@@ -107,10 +196,17 @@ def parse_options(options: Mapping[str, str], settings: Sequence[PairSettings] =
 
     `settings` are the pairs that the source was registered with: they count unless an option names a namespace.
     """
-    given = {key.lower(): value for key, value in options.items() if key.lower() not in _OF_SPARK}
+    given = named_as_here(options)
     if misplaced := _misplaced(given):  # other errors would show these values
         raise BadSourceOptions("\n".join(str(problem) for problem in misplaced))
-    problems = _unknown(given)
+    problems = [
+        *_unknown(given),
+        *(
+            _problem(one, f"is given together with {other}", "keep one of them")
+            for one, other in _EITHER
+            if {one, other} <= given.keys()
+        ),
+    ]
     side: SideSettings | None = None
     entities: tuple[str, ...] = ()
     behaves: _Behaves | None = None
@@ -130,14 +226,31 @@ def parse_options(options: Mapping[str, str], settings: Sequence[PairSettings] =
         problems.append(_problem("entity", "is missing", "name a queue, topic or subscription"))
     if problems or side is None or behaves is None:
         raise BadSourceOptions("\n".join(str(problem) for problem in problems)) from None
-    return SourceOptions(side=side, entities=_once(entities), behaviour=behaves.option)
+    return SourceOptions(side=side, entities=once(entities), behaviour=behaves.option)
+
+
+def named_as_here(options: Mapping[str, str]) -> dict[str, str]:
+    """The options under our names. Raises BadSourceOptions for those of `CREATE TABLE … OPTIONS`: Spark drops them when
+    the table is read or written.
+    """
+    given = {key.lower(): value for key, value in options.items()}
+    if any(key.startswith(_OF_TABLE) for key in given):
+        raise BadSourceOptions(
+            f"{SOURCE}: Spark passes OPTIONS of a table in its catalog to no query. Give them to "
+            "syphon.datasource.register_source(spark, …, name='orders_source'), and write CREATE TABLE orders USING "
+            "orders_source; or name them in a query, after the table: orders WITH (entity = 'orders')."
+        )
+    if _OWNER in given:
+        return {}  # these are properties of a table in the catalog
+    named = {_OTHER_NAMES.get(key, key): value for key, value in given.items()}
+    return {key: value for key, value in named.items() if key not in _OF_SPARK}
 
 
 def names_a_namespace(given: Mapping[str, str]) -> bool:
     return "connection_string" in given or "namespace" in given
 
 
-def _once(entities: tuple[str, ...]) -> tuple[str, ...]:
+def once(entities: Iterable[str]) -> tuple[str, ...]:
     found: dict[EntityPath, str] = {}
     for entity in entities:
         found.setdefault(EntityPath.of(entity), entity)

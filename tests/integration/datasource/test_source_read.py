@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,7 @@ from syphon.amqp import Header, Int, Long, Symbol, Timestamp, UInt
 from syphon.datasource.columns import COLUMNS
 from tests.support.property_kinds import TYPES
 from tests.support.spark_source import SourceBus, message
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -183,6 +186,26 @@ def test_options_bound_the_numbers_of_a_read(source: SparkSession, bus: SourceBu
     assert bus.peeks(queue) < 60
     assert read(source, bus, queue, first=198).count() == 3
     assert read(source, bus, queue, first=5, last=4).count() == 0
+
+
+def test_options_of_other_connectors_bound_a_read_for_each_entity(source: SparkSession, bus: SourceBus) -> None:
+    queue, other = bus.queue("from-here"), bus.queue("from-there")
+    bus.put(queue, *(message() for _ in range(9)))
+    bus.put(other, *(message() for _ in range(9)))
+    begins, ends = {queue.upper(): 3, other: 8}, {queue: 6}
+    frame = read(source, bus, f"{queue},{other}", startingOffsets=json.dumps(begins), endingOffsets=json.dumps(ends))
+    bus.put(queue, message())  # beyond the end
+    bus.put(other, message())
+    found = sorted((row.entity, row.sequence_number) for row in frame.select("entity", "sequence_number").collect())
+    assert found == [(queue, 3), (queue, 4), (queue, 5), (other, 8), (other, 9), (other, 10)]
+    passed = (int(time.time() * 1000) + 10) / 1000  # the broker counts in whole milliseconds
+    eventually(lambda: time.time() > passed)
+    bus.put(queue, message())
+    late = read(source, bus, queue, startingTimestamp=datetime.fromtimestamp(passed, UTC).isoformat())
+    assert [row.sequence_number for row in late.collect()] == [11]
+    assert read(source, bus, queue, startingTimestamp=int(passed * 1000)).count() == 1
+    with pytest.raises(Exception, match="a table has no messages after the latest"):
+        read(source, bus, queue, startingOffsets="latest").count()
 
 
 def test_each_evaluation_looks_again(source: SparkSession, bus: SourceBus) -> None:

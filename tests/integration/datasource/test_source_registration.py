@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -50,6 +51,24 @@ def test_settings_are_read_once_where_it_is_registered(spark: SparkSession, bus:
     assert [row.entity for row in read.load().collect()] == [queue]
     with pytest.raises(Exception, match="'contoso/x-servicebus-transfer/0'"):
         spark.read.format("contoso_pair").load().count()  # the backlog queue of the secondary, which is not there
+
+
+def test_a_table_of_the_catalog_is_read_and_written_by_sql(spark: SparkSession, bus: SourceBus, tmp_path: Path) -> None:
+    queue = bus.queue("in-the-catalog")
+    bus.put(queue, *(message() for _ in range(5)))
+    register_source(spark, connection_string=bus.string, entity=queue, name="catalog_source")
+    spark.sql(f"create table in_catalog using catalog_source location '{tmp_path}' comment 'x' tblproperties ('a'='b')")
+    try:
+        assert spark.sql("select * from in_catalog").count() == 5
+        spark.sql("insert into in_catalog (message_id, subject) values ('new', 'sql')")
+        assert str(bus.messages(queue)[5].properties().message_id) == "new"
+        assert spark.sql("select * from in_catalog with (maxRowsPerTrigger = 1, first = 4)").count() == 3
+    finally:
+        spark.sql("drop table in_catalog")
+    with pytest.raises(Exception, match="Spark passes OPTIONS of a table in its catalog to no query"):
+        spark.sql("create table not_made using catalog_source options (first 3)")
+    spark.sql("create temporary view of_queue using catalog_source options (first 3)")
+    assert spark.sql("select * from of_queue").count() == 4
 
 
 def test_mistakes_are_found_when_it_is_registered(spark: SparkSession, bus: SourceBus) -> None:

@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.types import StructType
 
 from syphon.amqp import Timestamp
 from syphon.datasource import peek_read as reading
 from syphon.datasource.peek_read import ATTEMPTS, BROKEN, SequenceRange, Wanted, plan_ranges
-from syphon.datasource.source_options import parse_options
-from syphon.datasource.stream_offsets import NewMessages, NumbersRestarted, Offsets, shared_rows
+from syphon.datasource.source import ServiceBusDataSource
+from syphon.datasource.source_options import BadSourceOptions, parse_options
+from syphon.datasource.stream_offsets import NewMessages, NumbersRestarted, Offsets, last_before, shared_rows
 from syphon.emulator import Action, Fault, Operation
-from syphon.time_budget import STREAM_CHECK_EVERY, STREAM_POLL_EVERY
+from syphon.servicebus import connected
+from syphon.time_budget import CLOCK_TOLERANCE, STREAM_CHECK_EVERY, STREAM_LIST_EVERY, STREAM_POLL_EVERY
 from tests.support.spark_source import SourceBus, message
 from tests.support.waiting import eventually
 
@@ -225,6 +229,63 @@ def test_a_stream_may_begin_with_what_comes_after_its_start(bus: SourceBus) -> N
     early.close()
 
 
+def test_a_stream_begins_at_the_numbers_or_the_time_that_are_given(bus: SourceBus) -> None:
+    queue, other = bus.queue("begins"), bus.queue("begins-too")
+    bus.put(queue, *numbered(1, 50))
+    passed = (int(time.time() * 1000) + 10) / 1000  # the broker counts in whole milliseconds
+    eventually(lambda: time.time() > passed)
+    bus.put(queue, *numbered(51, 60))
+
+    def begins(**options: Any) -> Offsets:
+        found = new_messages(bus, f"{queue},{other}", Clock(), **options)
+        try:
+            return numbers(found.first_offsets())
+        finally:
+            found.close()
+
+    assert begins(startingOffsets='{"BEGINS": 7}') == {queue: 6, other: 0}
+    assert begins(startingOffsets="12") == {queue: 11, other: 11}
+    assert begins(startingOffsets="latest") == {queue: 60, other: 0}
+    assert begins(first=5) == {queue: 4, other: 4}
+    with connected(parse_options(bus.options(queue)).side, queue) as connection:
+        assert last_before(connection, queue, passed) == 50
+        assert last_before(connection, queue, passed + 3600) == 60
+        assert last_before(connection, queue, 0) == 0
+        assert last_before(connection, other, passed) == 0
+    later = datetime.fromtimestamp(passed + CLOCK_TOLERANCE, UTC)
+    assert begins(startingTimestamp=later.isoformat()) == {queue: 50, other: 0}
+
+
+def test_a_pattern_stands_for_the_queues_that_it_fits_also_for_those_that_are_made_later(bus: SourceBus) -> None:
+    first, clock = bus.queue("tier-1/orders"), Clock()
+    bus.queue("tiers")
+    bus.put(first, *numbered(1, 3))
+    found = new_messages(bus, "TIER-*/orders", clock)
+    assert numbers(found.latest({})) == {first: 3}
+    second = bus.queue("tier-2/orders")
+    bus.put(second, *numbered(1, 2))
+    clock.time += STREAM_POLL_EVERY
+    assert numbers(found.latest({first: 3})) == {first: 3}
+    clock.time += STREAM_LIST_EVERY
+    end = found.latest({first: 3})
+    assert (numbers(end), found.ranges({first: 3}, end)) == ({first: 3, second: 2}, [SequenceRange(second, 1, 2)])
+    found.close()
+    dead = parse_options(bus.options(f"{first}, tier-*/$DeadLetterQueue"))
+    assert [part.entity for part in plan_ranges(dead, Wanted())] == [
+        first,
+        *(f"{each}/$DeadLetterQueue" for each in (first, second)),
+    ]
+    with pytest.raises(BadSourceOptions, match=r"no queue fits nothing-\*"):
+        plan_ranges(parse_options(bus.options("nothing-*")), Wanted())
+
+
+@pytest.mark.parametrize("options", [{"last": 9}, {"endingOffsets": "9"}])
+def test_a_stream_has_no_end_and_says_so(bus: SourceBus, options: dict[str, Any]) -> None:
+    found = ServiceBusDataSource(bus.options("orders", **options))
+    with pytest.raises(BadSourceOptions, match="a stream has no end"):
+        found.streamReader(StructType())
+
+
 def test_limits_count_messages_at_most_and_gaps_cost_no_round(bus: SourceBus) -> None:
     queue, clock = bus.queue("limits"), Clock()
     bus.put(queue, *numbered(1, 100))
@@ -309,6 +370,23 @@ def test_an_entity_that_was_deleted_and_made_again_is_an_error_and_not_a_silence
     with pytest.raises(NumbersRestarted):
         available_now.latest(start)
     available_now.close()
+
+
+def test_a_stream_may_continue_with_an_entity_that_was_made_again(
+    bus: SourceBus, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = bus.queue("reborn-and-read")
+    bus.put(queue, *numbered(1, 5))
+    start = hours_ago(bus, queue, 2)
+    made_again(bus, queue)
+    bus.put(queue, *numbered(1, 9))
+    found = new_messages(bus, queue, Clock(), failOnDataLoss="false")
+    end = found.latest(start)
+    assert found.ranges(start, end) == [SequenceRange(queue, 1, 9)]
+    assert "the stream continues with the first message" in caplog.text
+    bus.put(queue, *numbered(10, 11))
+    assert found.ranges(end, found.latest(end)) == [SequenceRange(queue, 10, 11)]
+    found.close()
 
 
 def test_the_newest_message_tells_that_numbers_have_begun_again_if_the_first_is_not_ours_to_judge(

@@ -20,7 +20,7 @@ def test_usual_options_and_their_defaults() -> None:
     assert found.side.host == "contoso.servicebus.windows.net"
     assert not found.behaviour.bodies
     assert (found.behaviour.start, found.behaviour.bad_rows) == (Start.EARLIEST, BadRows.FAIL)
-    with pytest.raises(BadSourceOptions, match="one entity, not 2"):
+    with pytest.raises(BadSourceOptions, match="one entity, not orders, news/Subscriptions/all"):
         _ = found.entity
 
 
@@ -57,6 +57,17 @@ def test_a_namespace_with_an_identity_and_a_proxy() -> None:
         ({"connection_string": STRING, "entity": "q", "bad_rows": "drop"}, ["'fail' or 'skip'"]),
         ({"connection_string": STRING, "entity": "q", "proxy": "http://me:secret@p:1"}, ["contains credentials"]),
         ({"connection_string": STRING, "entity": "q", "bodies": KEY}, ["bodies"]),
+        (
+            {"connection_string": STRING, "entity": "q", "startingOffsets": "soon"},
+            ["is not an offset", '{"orders": 51}'],
+        ),
+        ({"connection_string": STRING, "entity": "q", "startingOffsets": '{"q": 0}'}, ["is not an offset"]),
+        ({"connection_string": STRING, "entity": "q", "endingOffsets": "earliest"}, ["is no end"]),
+        ({"connection_string": STRING, "entity": "q", "startingTimestamp": "soon"}, ["is not a time", "milliseconds"]),
+        (
+            {"connection_string": STRING, "entity": "q", "first": "1", "startingOffsets": "1"},
+            ["together with starting"],
+        ),
         ({"entity": STRING}, ["entity is a connection string"]),
         ({"config": STRING, "pair": STRING}, ["config is a connection string", "pair is a connection string"]),
     ],
