@@ -1,7 +1,7 @@
 """Backlog queues and backlog messages: names, provisioning, checks, aliasing, restoring, previews, dead letters."""
 
 from .backlog_message import PATH_LIMIT, BrokerStamps, TraceContext, stamps_of, trace_context
-from .check import Finding, PreflightCheck, preflight_checks, secondary_administration
+from .check import Finding, PreflightCheck, preflight_checks, secondary_administration, stranded_backlogs
 from .dead_letter_edit import NO_EDIT, BadEdit, LetterEdit, message_id_of, with_message_id
 from .dead_letters import (
     BadLine,
@@ -100,6 +100,7 @@ __all__ = [
     "read_line",
     "restore",
     "secondary_administration",
+    "stranded_backlogs",
     "select_queues",
     "stamps_of",
     "to_backlog",

@@ -15,6 +15,7 @@ from enum import StrEnum
 
 from syphon.config import PairSettings, SideSettings, Transport, Via
 from syphon.model import (
+    BACKLOG_MARK,
     DestinationDisabled,
     DestinationMissing,
     DestinationUnreachable,
@@ -26,6 +27,7 @@ from syphon.model import (
     SyphonError,
     Waits,
     never_a_destination,
+    plural,
     volume,
 )
 from syphon.servicebus import (
@@ -42,10 +44,14 @@ from syphon.time_budget import ADMINISTRATION_TIMEOUT, CHECK_ANSWER_WITHIN, CHEC
 
 from .preview import PreviewRules, expiry_warning, preview_message
 from .provisioning import Plan, QueueState, plan
-from .queues import BacklogQueueDescription, QueueName, primary_label, queue_names
+from .queues import BacklogQueueDescription, QueueName, not_allowed, parse_queue_name, primary_label, queue_names
 
 _UNUSABLE_IF = frozenset({"requires_session", "forward_to", "status"})
 """Differences that stop messages. All others are the owner's decision (P3)."""
+
+
+NO_ENTITY = "syphon-check-of-the-right-to-send"
+"""A name that no entity has: a service that checks the claims of a policy first refuses it."""
 
 
 class Level(StrEnum):
@@ -92,12 +98,50 @@ def secondary_administration(
     return administration_of(pair.secondary, via or pair.provision.via, name, timeout)
 
 
-def preflight_checks(pair: PairSettings, makes_queues: bool = True) -> list[PreflightCheck]:
-    """All checks before a worker serves a pair; they may run at the same time.
+@dataclass(frozen=True, slots=True)
+class StrandedBacklog:
+    """Backlog queues with messages that no pair listens to: their senders name the primary otherwise."""
+
+    label: str
+    """The primary's name in the names of these queues."""
+    queues: int
+    messages: int
+
+    def __str__(self) -> str:
+        where = f"{plural(self.queues, 'queue')} {self.label}/{BACKLOG_MARK}/*"
+        return (
+            f"{plural(self.messages, 'message')} in {where}, to which no pair of these settings listens. If their "
+            f"senders mean this primary (their `primary_name`), set `primary.name: {self.label}`, or add a pair with it"
+        )
+
+
+def stranded_backlogs(pair: PairSettings, pairs: Sequence[PairSettings]) -> list[StrandedBacklog]:
+    """The stranded backlogs in the secondary of a pair, which may serve several of `pairs`.
+
+    Raises the error of the namespace if it cannot be asked, which needs the Manage claim.
+    """
+    shared = [each for each in pairs if each.secondary.host == pair.secondary.host]
+    ours = {primary_label(each.primary.host, each.name, each.primary.name).lower() for each in (pair, *shared)}
+    found: dict[str, list[int]] = {}
+    with closing(secondary_administration(pair, timeout=CHECK_ANSWER_WITHIN)) as administration:
+        for name in administration.queue_names(""):
+            queue = parse_queue_name(name)
+            if queue is None or queue.primary.lower() in ours:
+                continue
+            counts = administration.queue_counts(name)
+            if counts is not None and counts.active:
+                found.setdefault(queue.primary, []).append(counts.active)
+    return [StrandedBacklog(label, len(counts), sum(counts)) for label, counts in found.items()]
+
+
+def preflight_checks(
+    pair: PairSettings, makes_queues: bool = True, pairs: Sequence[PairSettings] = ()
+) -> list[PreflightCheck]:
+    """All checks before a worker serves a pair, one of `pairs`; they may run at the same time.
 
     A worker that creates no queues needs no Manage claim on the secondary, so then no check needs the claim.
     """
-    return [_Secondary(pair, makes_queues), _Primary(pair)]
+    return [_Secondary(pair, makes_queues, pairs), _Primary(pair)]
 
 
 class PreflightCheck:
@@ -162,9 +206,10 @@ class _Secondary(PreflightCheck):
 
     side = Side.SECONDARY
 
-    def __init__(self, pair: PairSettings, makes_queues: bool) -> None:
+    def __init__(self, pair: PairSettings, makes_queues: bool, pairs: Sequence[PairSettings] = ()) -> None:
         super().__init__(pair)
         self._makes_queues = makes_queues
+        self._pairs = pairs
         self._existing = queue_names(pair)
         """The queues that exist, as far as is known."""
         self._megabytes = dict.fromkeys(self._existing, BacklogQueueDescription().max_size_in_megabytes)
@@ -182,6 +227,9 @@ class _Secondary(PreflightCheck):
             self._existing = [name for name in names if name not in missing]
             names = self._existing[:1]
         yield from self._links(names)
+        with suppress(SyphonError):  # it needs the Manage claim, and other findings say what is wrong
+            for stranded in stranded_backlogs(self.pair, self._pairs):
+                yield self._finding(Level.WARNING, str(stranded))
 
     def _capacity(self) -> Finding:
         """How much an outage may bring before senders fail, and the risk of a single queue."""
@@ -269,7 +317,7 @@ class _Primary(PreflightCheck):
 
     def findings(self) -> Iterator[Finding]:
         allow = self.pair.destinations.allow
-        patterns = [path for path in allow if any(mark in path for mark in "*?[")]
+        patterns = [path for path in allow if _is_pattern(path)]
         named = [path for path in allow if path not in patterns]
         useless = {path: why for path in named if (why := never_a_destination(EntityPath.of(path))) is not None}
         for path, why in useless.items():
@@ -277,10 +325,35 @@ class _Primary(PreflightCheck):
             yield self._finding(Level.WARNING, text, path)
         reached = True
         for finding in self._links(self._entities([path for path in named if path not in useless])):
-            reached = reached and not (finding.entity is None and finding.level is not Level.FINE)
+            reached = reached and not (finding.entity is None and not finding.level.is_good)
             yield finding
         if reached:
             yield from self._covered([pattern for pattern in patterns if pattern != "*"])
+
+    def _once_connected(self, connection: Connection, deadline: float) -> Iterator[Finding]:  # noqa: ARG002
+        """Tries the right to send where the settings name no destination, with any entity, or with a name of none."""
+        if self._entities([path for path in self.pair.destinations.allow if not _is_pattern(path)]):
+            return
+        names = self._names()
+        if names is not None and not names:
+            return
+        error = try_sender(connection, names[0] if names else NO_ENTITY)
+        if error is None:
+            yield self._finding(Level.FINE, "accepts messages with these credentials")
+        elif isinstance(error, NotAuthorized):
+            yield self._finding(Level.DENIED, f"{error} {_grant('Send', 'Sender')}")
+        else:
+            advice = "name a queue or topic in destinations.allow, beside the patterns, to check it"
+            yield self._finding(Level.WARNING, f"whether these credentials may send is not known: {advice}")
+
+    def _names(self) -> list[str] | None:
+        """The queues and topics that may be destinations; None without the Manage claim."""
+        try:
+            with closing(administration_of(self.pair.primary, Via.ADMIN, "", CHECK_ANSWER_WITHIN)) as administration:
+                names = map(EntityPath.of, administration.entity_names())
+                return [path.name for path in names if not_allowed(path, self.pair.destinations.allowed) is None]
+        except SyphonError:
+            return None
 
     def _entities(self, named: Sequence[str]) -> list[str]:
         """The entities that messages go to: those that the settings name, or what they are renamed to."""
@@ -328,6 +401,10 @@ class _Primary(PreflightCheck):
         if type(error) in self.pair.destinations.permanent():
             return "messages would be dead-lettered"
         return "messages would wait in the backlog"
+
+
+def _is_pattern(path: str) -> bool:
+    return any(mark in path for mark in "*?[")
 
 
 def _grant(claim: str, role: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -47,6 +48,16 @@ def report_unreachable(unreachable: Sequence[UnreachableQueue]) -> list[dict[str
     for line in model.by_cause((selected.queue, str(error)) for selected, error in unreachable):
         click.echo(line, err=True)
     return [{"queue": selected.queue, "error": str(error)} for selected, error in unreachable]
+
+
+def warn_of_stranded(config: Config, chosen: Sequence[SelectedQueue]) -> None:
+    """Say on stderr which messages no pair listens to. It needs the Manage claim; without it nothing is said."""
+    from syphon.backlog import by_pair, stranded_backlogs
+
+    for pair, _ in by_pair(chosen):
+        with suppress(model.SyphonError):
+            for stranded in stranded_backlogs(pair, config.pairs):
+                click.echo(f"warning: {pair.secondary.host}: {stranded}.", err=True)
 
 
 def exit_code_for_queues(unreachable: Sequence[UnreachableQueue]) -> ExitCode:

@@ -65,7 +65,8 @@ def check(config_file: Path, no_provision: bool, as_json: bool) -> None:
     if exposes_keys(config_file):
         click.echo(OPEN_FILE.format(file=config_file), err=True)
     slots = threading.Semaphore(AT_ONCE)
-    running = [_RunningCheck(each, slots) for pair in config.pairs for each in preflight_checks(pair, not no_provision)]
+    checks = [each for pair in config.pairs for each in preflight_checks(pair, not no_provision, config.pairs)]
+    running = [_RunningCheck(each, slots) for each in checks]
     findings: list[Finding] = []
     with interruptible("Nothing was changed."):
         for check_run in running:

@@ -15,6 +15,7 @@ from syphon.model import ExitCode, NotAuthorized, SyphonError, by_cause, duratio
 from syphon.time_budget import SHOWN_WITHIN
 from syphon.worker import DrainOptions
 
+from .backlog_queues import warn_of_stranded
 from .output import say, show_table, shown_queues
 from .shared_options import config_option, load_settings, needs_spark, options_from
 from .signals import interruptible, stop_on_signal
@@ -76,6 +77,8 @@ def drain(config_file: Path, dry_run: bool, options: DrainOptions, as_json: bool
         raise click.UsageError(str(error)) from None
     except SyphonError as error:
         raise SystemExit(_said(error)) from None
+    if options.all_found:
+        warn_of_stranded(config, chosen)
     if dry_run:
         raise SystemExit(dry_run_of(config, chosen, options, as_json))
     with interruptible("No message was forwarded."):

@@ -10,7 +10,7 @@ import click
 
 from syphon.model import ExitCode, SyphonError, volume
 
-from .backlog_queues import queue_options, report_unreachable, selected_queues
+from .backlog_queues import queue_options, report_unreachable, selected_queues, warn_of_stranded
 from .output import say, say_renames, show_table
 from .shared_options import config_option, load_settings, needs_spark
 
@@ -74,6 +74,7 @@ def inspect(
     set_up_logging(LogLevel.DEBUG if verbose else LogLevel.WARNING, config.log.format)
     reach = reach_queues(selected_queues(config, pairs, queues))
     report_unreachable(reach.unreachable)
+    warn_of_stranded(config, reach.queues)
     if not reach.queues:
         raise SystemExit(reach.exit_code)
 

@@ -9,11 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from pydantic import SecretStr
 
 from syphon.amqp import Header, UInt, data_section, header_bytes
 from syphon.backlog import check as preflight
-from syphon.backlog.check import Finding, Level, preflight_checks
+from syphon.backlog.check import Finding, Level, preflight_checks, stranded_backlogs
 from syphon.config import PairSettings
 from syphon.emulator import (
     BackgroundEmulator,
@@ -45,6 +46,7 @@ def emulator() -> Iterator[BackgroundEmulator]:
     policies = [
         PolicySettings(name="owner", key=SecretStr(KEY)),
         PolicySettings(name="worker", key=SecretStr(KEY), claims=frozenset({Claim.LISTEN, Claim.SEND})),
+        PolicySettings(name="listener", key=SecretStr(KEY), claims=frozenset({Claim.LISTEN})),
         PolicySettings(name="sender", key=SecretStr(KEY), claims=frozenset({Claim.SEND})),
     ]
     namespaces = [NamespaceSettings(name=name, policies=policies) for name in ("contoso", "contoso-dr")]
@@ -223,3 +225,34 @@ def test_a_look_changes_nothing(emulator: BackgroundEmulator) -> None:
     assert [sorted(names) for names in queues] == [["orders"], [f"{PREFIX}/0", f"{PREFIX}/9"]]
     counts = [count for namespace in namespaces for count in emulator.call(namespace.counters.by_entity).values()]
     assert {operation for count in counts for operation, times in count.items() if times} <= {"manage", "peek"}
+
+
+def test_the_right_to_send_is_tried_or_called_unknown_if_the_settings_name_no_destination(
+    emulator: BackgroundEmulator,
+) -> None:  # S2
+    make(emulator, "contoso-dr", DOCUMENTED)
+    listen_only = pair(emulator, policy="listener")
+    unknown = "whether these credentials may send is not known: name a queue or topic in destinations.allow"
+    assert any(level is WARNING and text.startswith(unknown) for level, text in about(found(listen_only), None))
+    make(emulator, "contoso", QueueDescription("orders"))
+    named = pair(emulator, policy="listener", destinations={"allow": ["orders"]})
+    assert DENIED in [finding.level for finding in found(named) if finding.side == "primary"]
+    assert (FINE, "accepts messages with these credentials") in about(found(pair(emulator)), None)
+
+
+def test_messages_in_queues_of_another_name_of_the_primary_are_a_warning(emulator: BackgroundEmulator) -> None:  # P4
+    """The sender's `primary_name` differs from the pair's: nobody listens to what it sends in an outage."""
+    make(emulator, "contoso-dr", DOCUMENTED, replace(DOCUMENTED, name="other/x-servicebus-transfer/3"))
+    assert not [finding for finding in found(pair(emulator)) if "other/" in finding.text], "it is empty"
+    with (
+        ServiceBusClient.from_connection_string(emulator["contoso-dr"].connection_string) as client,
+        client.get_queue_sender("other/x-servicebus-transfer/3") as sender,
+    ):
+        sender.send_messages([ServiceBusMessage("1"), ServiceBusMessage("2")])
+    (warning,) = [finding for finding in found(pair(emulator)) if "other/" in finding.text]
+    assert (warning.level, warning.side) == (WARNING, "secondary")
+    assert warning.text.startswith("2 messages in 1 queue other/x-servicebus-transfer/*")
+    assert "set `primary.name: other`" in warning.text
+    ours = pair(emulator)
+    other = ours.model_copy(update={"name": "b", "primary": ours.primary.model_copy(update={"name": "other"})})
+    assert stranded_backlogs(ours, [ours, other]) == [], "the other pair listens to them"

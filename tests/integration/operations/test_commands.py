@@ -47,6 +47,16 @@ def test_inspect_shows_messages_by_destination_and_those_that_would_be_dead_lett
     assert "9 messages" in done.stdout
 
 
+def test_messages_in_queues_that_no_pair_listens_to_are_named(bench: Bench, tmp_path: Path, syphon: Run) -> None:  # P4
+    bench.queue("other/x-servicebus-transfer/0", "contoso-dr")
+    bench.put(aliased("x", "orders"), queue="other/x-servicebus-transfer/0")
+    file = bench.config(tmp_path)
+    for command in (["inspect"], ["drain", "--all-found", "--dry-run"]):
+        done = syphon(*command, "-c", file)
+        assert done.returncode == 0
+        assert ": 1 message in 1 queue other/x-servicebus-transfer/*, to which no pair" in done.stderr
+
+
 def test_a_missing_queue_is_reported_before_spark_starts(bench: Bench, tmp_path: Path, syphon: Run) -> None:
     file = bench.config(tmp_path)
     file.write_text(file.read_text().replace("backlog_queue_count: 2", "backlog_queue_count: 3"))
