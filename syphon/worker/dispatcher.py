@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from syphon.control import HandOver, QueueReport, SlotControl, SlotReport
-from syphon.model import Counters, EntityPath, SyphonError, plural
+from syphon.model import Counters, EntityPath, SyphonError, duration, plural
 from syphon.servicebus import SideFault
 from syphon.spark import JobResult, new_job
 from syphon.time_budget import FIRST_JOB_RETRY, LONGEST_JOB_RETRY, SHORT_LEASE, SLOT_STARTS_WITHIN
@@ -356,7 +356,7 @@ class Dispatcher:
                 result if isinstance(result, SyphonError) else SyphonError(f"{type(result).__name__}: {result}")
             )
             return
-        self._log(result)
+        self._log(result, self._now() - slot.started_at)
         if result.fault is not None:
             self._listening.fault(result.fault)
         last = result.reports[-1] if result.reports else None
@@ -374,17 +374,19 @@ class Dispatcher:
                 self._take_back(slot, handed.queue)
                 self.queues[handed.queue].ring = Ring.NEW  # it was never served
 
-    def _log(self, result: JobResult) -> None:
+    def _log(self, result: JobResult, seconds: float) -> None:
         counters = result.counters
         if counters.moved:
             served = {queue.queue for report in result.reports for queue in report.queues if queue.counters.moved}
             log.info(
-                "%s: job ended: %d forwarded from %s, %d dead-lettered, %d left in the backlog",
+                "%s: job ended after %s: %s forwarded from %s, %s dead-lettered%s",
                 self._pair,
-                counters.forwarded,
+                duration(round(seconds)),
+                f"{counters.forwarded:,}",
                 next(iter(served)) if len(served) == 1 else plural(len(served), "queue"),
-                counters.dead_lettered,
-                counters.left,
+                f"{counters.dead_lettered:,}",
+                # Not how many messages are left: one that was delivered several times counts as often.
+                f", {counters.left:,} abandoned or deferred" if counters.left else "",
             )
         for report in result.killed:
             log.warning(

@@ -134,7 +134,7 @@ def test_a_worker_serves_several_pairs_and_takes_over_filters_on_sighup(pair: Em
             eventually(partial(has_arrived, each, "orders", "m1"), what=lambda: worker.said)
             eventually(partial(is_dead, each, "m2"), what=lambda: worker.said)
         for name in ("one", "two"):
-            worker.until(f"{name}: job ended: 1 forwarded")  # a job that runs hears of other settings within a second
+            worker.until(f"{name}: job ended after ")  # a job that runs hears of other settings within a second
         pairs[1]["destinations"] = {"allow": ["orders", "news"]}
         pair.config(pairs=pairs)
         os.kill(worker.process.pid, signal.SIGHUP)

@@ -504,3 +504,18 @@ def test_a_pair_without_a_slot_ends_one_slot_and_not_all(scene: Scene) -> None: 
     (job,) = scene.jobs
     assert list(job.orders) == [FIRST]
     assert not job.is_told_to_stop
+
+
+def test_the_end_of_a_job_says_what_it_did_and_not_how_many_messages_are_left(
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # X7
+    caplog.set_level("INFO")
+    scene = Scene()
+    scene.rings(FIRST)
+    (job,) = scene.jobs
+    job.counters[FIRST] = Counters(received=22_053, forwarded=1, dead_lettered=3, left=22_049)
+    scene.now += 60
+    job.ends()
+    assert (
+        f"job ended after 1 min: 1 forwarded from {FIRST}, 3 dead-lettered, 22,049 abandoned or deferred" in caplog.text
+    )
