@@ -58,6 +58,8 @@ def _summary(report: Report) -> Iterator[str]:
         f"{messages.dead_lettered:,} dead-lettered + {messages.left:,} left in the backlog"
     )
     yield f"Arrived more than once: {messages.repeated:,} ({transfers.possible_duplicates:,} possible duplicates)"
+    if report.first_enqueued is not None and report.last_enqueued is not None:
+        yield f"Came into the backlog from {utc_time(report.first_enqueued)} to {utc_time(report.last_enqueued)}"
     if report.in_backlog is not None:
         p50, p95, longest = _times(report.in_backlog)
         yield f"Time in the backlog: p50 {p50}, p95 {p95}, max {longest}"

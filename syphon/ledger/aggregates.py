@@ -2,7 +2,7 @@
 
 `count_rows` counts rows, `Aggregates.merged` adds up what was counted in separate parts. So one implementation serves
 both ways to read a ledger: a small one is counted in this process within a second, and a large one in the tasks of
-Spark, which takes longer than that to start. All rows of a message must be in one part.
+Spark, which takes longer than that to start. All rows of a message id of a queue must be in one part.
 
 A message is identified by pair, queue, sequence number and the time it came into the backlog: a queue that was deleted
 and created again starts its sequence numbers at one.
@@ -83,6 +83,7 @@ DESTINATIONS = Grouping(
         "messages": "sum",
         "forwarded": "sum",
         "dead_lettered": "sum",
+        "arrived_otherwise": "sum",
         "left": "sum",
         "possible_duplicates": "sum",
         "repeated": "sum",
@@ -90,6 +91,8 @@ DESTINATIONS = Grouping(
         "bytes": "sum",
         "longest_wait": "max",
         "longest_in_flight": "max",
+        "first_enqueued": "min",
+        "last_enqueued": "max",
     },
 )
 DURATIONS = Grouping(("destination", "what", "millis"), {"messages": "sum"})
@@ -324,14 +327,31 @@ def _with_destinations(messages: pa.Table) -> pa.Table:
         "destination": messages["destination"],
         "messages": _ones(messages),
         **outcomes,
+        "arrived_otherwise": _arrived_otherwise(messages),
         "possible_duplicates": messages["possible_duplicate"],
         "repeated": repeated,
         "copies": pc.multiply(repeated, pc.subtract(messages["forwards"], 1)),
         "bytes": messages["size"],
         "longest_wait": messages["waited"],
         "longest_in_flight": messages["in_flight"],
+        "first_enqueued": messages["enqueued_at"],
+        "last_enqueued": messages["enqueued_at"],
     }
     return pa.table(columns)
+
+
+def _arrived_otherwise(messages: pa.Table) -> pa.ChunkedArray:
+    """1 for each dead letter whose message id has arrived from the same queue: it was replayed, or sent twice.
+
+    A message that is replayed to the backlog is another message there, with another sequence number.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    named = pc.binary_join_element_wise(messages["pair"], messages["queue"], messages["message_id"], "\0")
+    arrived = named.filter(pc.equal(messages["outcome"], "forwarded")).drop_null()
+    found = pc.and_(pc.equal(messages["outcome"], "dead_lettered"), pc.is_in(named, value_set=arrived))
+    return pc.cast(pc.and_(found, pc.is_valid(named)), pa.int64())
 
 
 def _with_durations(messages: pa.Table) -> pa.Table:

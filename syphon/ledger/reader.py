@@ -14,7 +14,7 @@ from datetime import UTC, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from .aggregates import ATTEMPT, COLUMNS, MESSAGE, PACKED_AGGREGATES, Aggregates, count_rows
+from .aggregates import ATTEMPT, COLUMNS, PACKED_AGGREGATES, Aggregates, count_rows
 from .filesystems import LocalFiles, cause, local_path
 from .ledger import MOST_LISTINGS, Ledger, LedgerUnreadable, read_open
 from .merge import MERGED, replaced_files
@@ -215,7 +215,8 @@ class SparkReader:
         attempts = _as_arrow(wanted.select(*ATTEMPT_COLUMNS)).cast(arrow_schema(ATTEMPTS, ATTEMPT_COLUMNS))
         transfers = self._ledger.transfers()
         rows = transfers.where(of_pair & _is_within(selection.near, "settled_at")).select(*COLUMNS)
-        counted = rows.repartition(*MESSAGE).mapInArrow(_counting(selection), PACKED_AGGREGATES).collect()
+        parts = ("pair", "queue", expr("coalesce(message_id, string(sequence_number))"))
+        counted = rows.repartition(*parts).mapInArrow(_counting(selection), PACKED_AGGREGATES).collect()
         nothing = count_rows(arrow_schema(TRANSFERS, COLUMNS).empty_table(), selection)
         return LedgerExtract(
             Aggregates.merged([nothing, *(Aggregates.unpacked(row.asDict()) for row in counted)]),

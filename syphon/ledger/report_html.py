@@ -75,9 +75,11 @@ def _template() -> Template:
 def _share(part: int, whole: int) -> str:
     if not whole or not part:
         return "none"
-    # 99.96 % must not be shown as 100 %.
-    percent = min(100 * part / whole, 99.9) if part < whole else 100.0
-    return f"{max(percent, 0.1):.1f} %".replace(".0 %", " %")
+    # A few must not be shown as none, 99.96 % not as 100 %, and 0.014 % not as 0.1 %.
+    percent = 100 * part / whole
+    if percent < 0.1:
+        return "under 0.1 %"
+    return "over 99.9 %" if 99.9 < percent < 100 else f"{percent:.1f} %".replace(".0 %", " %")
 
 
 class WaitBar(NamedTuple):

@@ -78,6 +78,8 @@ def _report(
         pairs=sorted(found.pairs | {job.pair for job in jobs}),
         first=_when(first),
         last=_when(last),
+        first_enqueued=_when(min(_enqueued(aggregates, "first_enqueued"), default=None)),
+        last_enqueued=_when(max(_enqueued(aggregates, "last_enqueued"), default=None)),
         transfers=Transfers(
             received=sum(transfers[outcome] for outcome in OUTCOMES)
             + sum(each.unaccounted for each in shortfalls)
@@ -104,7 +106,9 @@ def _report(
 
 def _messages(aggregates: Aggregates) -> Messages:
     rows = aggregates.destinations.to_pylist()
-    return Messages(*(sum(row[name] for row in rows) for name in (*OUTCOMES, "repeated", "copies")))
+    return Messages(
+        *(sum(row[name] for row in rows) for name in (*OUTCOMES, "repeated", "copies", "arrived_otherwise"))
+    )
 
 
 def _durations(aggregates: Aggregates, what: str) -> dict[str, Counter[int]]:
@@ -125,6 +129,10 @@ def _spread(durations: Counter[int], longest: int | None) -> Spread | None:
 
 def _longest(aggregates: Aggregates, name: str) -> int | None:
     return max((value for value in aggregates.destinations[name].to_pylist() if value is not None), default=None)
+
+
+def _enqueued(aggregates: Aggregates, name: str) -> list[int]:
+    return [value for value in aggregates.destinations[name].to_pylist() if value]
 
 
 def _together(durations: Iterable[Counter[int]]) -> Counter[int]:

@@ -39,6 +39,8 @@ class Messages:
     """Messages that were forwarded more than once."""
     copies: int
     """Forwarded copies beyond the first, of all messages together."""
+    arrived_otherwise: int
+    """Dead letters whose message id has arrived from the same backlog queue: they were replayed, or sent twice."""
 
     @property
     def total(self) -> int:
@@ -196,6 +198,9 @@ class Report:
     """All pairs in the ledger."""
     first: datetime | None
     last: datetime | None
+    first_enqueued: datetime | None
+    """When the first of these messages came into the backlog: about the start of the outage."""
+    last_enqueued: datetime | None
     transfers: Transfers
     messages: Messages
     in_backlog: Spread | None
@@ -296,7 +301,7 @@ class Report:
         elif messages.total:
             yield f"{messages.forwarded:,} of {messages.total:,} {noun if messages.total == 1 else many} arrived."
         if messages.dead_lettered:
-            yield f"{messages.dead_lettered:,} dead-lettered."
+            yield f"{messages.dead_lettered:,} dead-lettered{self._of_these(messages)}."
         if messages.left:
             yield f"{messages.left:,} left in the backlog."
         if messages.repeated:
@@ -312,6 +317,15 @@ class Report:
             yield f"{files} of the ledger cannot be read: what is in {them} is missing here."
         if self.proven:
             yield "Every delivery is accounted for."
+
+    @staticmethod
+    def _of_these(messages: Messages) -> str:
+        since = messages.arrived_otherwise
+        if not since:
+            return ""
+        if since == messages.dead_lettered:
+            return ", and arrived under the same message id"
+        return f"; {since:,} of these arrived under the same message id"
 
     def _open_sentences(self) -> Iterator[str]:
         if lost := len(self.lost_jobs):

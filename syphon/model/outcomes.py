@@ -26,7 +26,7 @@ class Result(StrEnum):
     FORWARDED = "forwarded"
     """The destination accepted the message, and it is completed on the backlog."""
     DEAD_LETTERED = "dead_lettered"
-    """The message can never arrive as it is. It is in the backlog queue's dead letters, with the reason."""
+    """The message cannot arrive as it is. It is in the backlog queue's dead letters, with the reason."""
     LEFT = "left"
     """The message stays in the backlog: its destination is unavailable, or the transfer was stopped."""
 

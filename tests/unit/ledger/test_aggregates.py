@@ -99,3 +99,21 @@ def test_a_message_counts_once_with_what_became_of_it_in_the_end() -> None:  # X
     assert [destination[name] for name in ("messages", "forwarded", "left", "repeated", "copies")] == [1, 1, 0, 1, 1]
     assert (destination["possible_duplicates"], destination["longest_wait"]) == (1, 3_600_000)
     assert counted.reasons.num_rows == 0
+
+
+def test_a_dead_letter_that_was_replayed_and_arrived_is_told_from_one_that_was_not() -> None:  # X3
+    dead = {"outcome": "dead_lettered", "forwarded_at": None}
+    found = count_rows(
+        rows(
+            {**dead, "message_id": "replayed"},
+            {"message_id": "replayed"},
+            {**dead, "message_id": "lost in another queue"},
+            {"message_id": "lost in another queue", "queue": "other"},
+            {**dead, "message_id": None},
+            {"message_id": None},
+        ),
+        EVERYTHING,
+    ).destinations
+    assert [found[name].to_pylist() for name in ("dead_lettered", "arrived_otherwise")] == [[3], [1]]
+    first = NOON - timedelta(seconds=1)
+    assert found["first_enqueued"].to_pylist() == [round(first.timestamp() * 1000)]

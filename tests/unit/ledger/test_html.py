@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from syphon.ledger import html_page
+from syphon.ledger.report_html import _share
 from syphon.ledger.report_values import DestinationReport, Report, Timeline, TimelineStep
 from tests.support.reports import NOON, a_report, an_empty_report
 
@@ -162,3 +163,17 @@ def test_an_empty_report_is_a_page_as_well() -> None:
     document = parsed(an_empty_report())
     assert document.findtext("body/header/h1") == "Nothing is recorded."
     assert document.find("body/main/section") is None
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "said"),
+    [(0, 7, "none"), (1, 7_000, "under 0.1 %"), (1, 8, "12.5 %"), (9_999, 10_000, "over 99.9 %"), (7, 7, "100 %")],
+)
+def test_a_share_is_never_rounded_to_more_or_less_than_it_is(part: int, whole: int, said: str) -> None:
+    assert _share(part, whole) == said
+
+
+def test_the_verdict_says_which_dead_letters_have_arrived_since() -> None:
+    report = a_report()
+    assert "7 dead-lettered; 6 of these arrived under the same message id." in report.verdict
+    assert "came into the backlog from 2026-10-05 10:00:00" in html_page(report, NOON)
