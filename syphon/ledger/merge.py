@@ -9,7 +9,8 @@ Readers never see a row twice, nor miss one:
 2. The merged file is moved to its place. From this step on, readers leave out the files that it replaces.
 3. The replaced files are deleted, then the manifest.
 
-A writer that is killed between two steps leaves a manifest with which readers still find every row once.
+A writer that is killed between two steps leaves a manifest with which readers still find every row once. Programs that
+read the files and no manifest would count rows twice: the next writer finishes what it finds.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ class Merger:
 
     def __init__(self, files: LedgerFiles, now: Callable[[], float] = time.monotonic) -> None:
         self._files, self._now = files, now
+        finish_interrupted(files)
         self._groups: dict[str, _Group] = {}
 
     def add(self, file: StoredFile) -> None:
@@ -102,6 +104,21 @@ def merge(files: LedgerFiles, folder: str, names: list[str]) -> StoredFile:
     files.delete(folder, names)
     files.delete(FOLDER, [f"{number}.json"])
     return merged
+
+
+def finish_interrupted(files: LedgerFiles) -> None:
+    """Deletes what merged files replace, where a writer was killed before it did. One that still runs does the same.
+
+    Without the merged file the manifest stays: its writer may be about to put it there.
+    """
+    try:
+        for name in files.names(FOLDER):
+            manifest = json.loads(files.read(f"{FOLDER}/{name}"))
+            if manifest["file"] in files.names(manifest["folder"]):
+                files.delete(manifest["folder"], manifest["replaces"])
+                files.delete(FOLDER, [name])
+    except (OSError, ValueError) as error:
+        log.warning("An interrupted merge of the ledger was not finished: %s. Every row is on record.", cause(error))
 
 
 def replaced_files(files: LedgerFiles, present: set[str]) -> set[str]:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 
 from syphon.ledger.filesystems import LocalFiles
 from syphon.ledger.ledger import Ledger
-from syphon.ledger.merge import MOST_FILES, Merger, StoredFile, merge
+from syphon.ledger.merge import MOST_FILES, Merger, StoredFile, finish_interrupted, merge
 from syphon.ledger.parquet import LARGEST
 from syphon.time_budget import MERGE_LONGEST_WAIT
 from tests.support.ledger_rows import outcome, record
@@ -65,6 +66,10 @@ def test_a_reader_finds_every_row_once_wherever_a_merge_is_cut_off(spark: SparkS
                 merge(files, FOLDER, merged)
         else:
             merge(files, FOLDER, merged)
+        assert (numbers(ledger), ledger.unreadable_files()) == ([0, 1, 2, 3], [])
+        finish_interrupted(LocalFiles(ledger.path))  # as the next writer does
+        plain = pq.read_table(f"{ledger.path}/{FOLDER}", columns=["sequence_number"], partitioning=None)
+        assert sorted(plain["sequence_number"].to_pylist()) == [0, 1, 2, 3], "without the manifests, too"
         assert (numbers(ledger), ledger.unreadable_files()) == ([0, 1, 2, 3], [])
     assert len(files.names(FOLDER)) == 2
     assert files.names("merging") == []
