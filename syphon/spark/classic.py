@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import pwd
+import re
 import signal
 import subprocess
 import sys
@@ -372,6 +373,10 @@ def _escaped(text: str) -> str:
     )
 
 
+_WARNING = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d (?:WARN|ERROR|FATAL) (.+)")
+"""A line of Spark's log, as it is set up by default."""
+
+
 class _Stderr:
     """Logs the stderr of the JVM. Its last lines say why the JVM did not start."""
 
@@ -380,6 +385,7 @@ class _Stderr:
         self._last: deque[str] = deque(maxlen=30)
         self._reader: IO[str] = os.fdopen(reader, encoding="utf-8", errors="replace")
         self._thread = threading.Thread(target=self._read, name="spark stderr", daemon=True)
+        self._has_started = False
 
     def start(self) -> None:
         self._thread.start()
@@ -389,9 +395,15 @@ class _Stderr:
             for line in self._reader:
                 text = line.rstrip()
                 self._last.append(text)
-                log.debug("%s", text)
+                found = _WARNING.match(text) if self._has_started else None
+                if found is None:
+                    log.debug("%s", text)
+                else:
+                    log.warning("Spark: %s", found[1])
 
     def close_writer(self) -> None:
+        """Spark has started, or could not: what it warns of while it starts is the same each time."""
+        self._has_started = True
         os.close(self.writer)
 
     def why(self, error: Exception, master: str) -> str:

@@ -19,6 +19,7 @@ from syphon.spark.session import LARGEST_DIRECT_RESULT, SparkUnusable, check_ses
 from syphon.spark.session_access import cores_of
 from syphon.worker.pair_worker import MOST_OUTCOMES
 from tests.support.ledger_rows import ORIGIN, outcome
+from tests.support.waiting import eventually
 from tests.unit.spark.test_container_limits import write
 
 if TYPE_CHECKING:
@@ -158,3 +159,13 @@ def test_a_job_keeps_the_group_the_tags_and_the_description_of_its_caller(spark:
         **of_caller,
         "spark.job.description": "The nightly drain – syphon: 2 queues of contoso",
     }
+
+
+def test_what_spark_warns_of_is_a_warning_here(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
+    jvm: Any = spark.sparkContext._jvm
+    logger = jvm.org.apache.logging.log4j.LogManager.getLogger("org.apache.spark.Cluster")
+    logger.warn("no resources")
+    logger.error("an executor is lost")
+    eventually(lambda: "an executor is lost" in caplog.text)
+    warned = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert warned == ["Spark: Cluster: no resources", "Spark: Cluster: an executor is lost"]
