@@ -13,7 +13,7 @@ from pyspark import TaskContext
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
-from syphon.model import SyphonError
+from syphon.model import SyphonError, plural
 from syphon.servicebus import namespace_of
 from syphon.transfer import EntitySender, OutgoingMessage
 
@@ -71,6 +71,10 @@ def send_rows(options: SourceOptions, partition: int, batches: Iterable[Columns]
         sender.finish()
     except Exception as error:
         _add_accepted(error, sender.accepted, partition)
+        if sender.accepted:  # Spark drops the error if it repeats a stage whose input it has lost
+            log.warning(
+                "partition %d failed after at least %d rows; a repetition sends them again", partition, sender.accepted
+            )
         raise
     finally:
         sender.close()
@@ -101,7 +105,7 @@ class _Skipped:
 
     def note(self, number: int, message_id: object, reason: str) -> None:
         name = "" if message_id is None else f" (message_id {message_id!r:.60})"
-        text = f"row {number} of partition {self._partition}{name}: {reason}"
+        text = f"row {number} of partition {self._partition}{name}: {reason.rstrip('.')}"
         if self._rule is BadRows.FAIL:
             raise RowRefused(f"{text}. The option bad_rows=skip sends the others.")
         self.count += 1
@@ -113,8 +117,9 @@ def summarize(entity: str, counts: Sequence[WriteCounts]) -> str:
     """What a write has done, in one line."""
     sent, skipped = sum(each.sent for each in counts), sum(each.skipped for each in counts)
     repeats = sum(each.possible_duplicates for each in counts)
-    text = f"{sent:,} messages were sent to '{entity}' from {len(counts)} partitions"
-    text += f" ({', '.join(f'{each.partition}: {each.sent:,}' for each in sorted(counts, key=_partition))})"
+    text = f"{plural(sent, 'message')} sent to '{entity}' from {plural(len(counts), 'partition')}"
+    if counts:
+        text += f" ({', '.join(f'{each.partition}: {each.sent:,}' for each in sorted(counts, key=_partition))})"
     if repeats:
         text += f"; {repeats:,} of them may have arrived twice"
     for each in sorted(counts, key=_partition):
