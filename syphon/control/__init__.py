@@ -12,6 +12,7 @@ from syphon.lazy_exports import exported_names, lazy_exports
 
 if TYPE_CHECKING:
     from .control_server import ControlServer as ControlServer
+    from .protocol import AttemptKey as AttemptKey
     from .protocol import ControlAddress as ControlAddress
     from .protocol import HandOver as HandOver
     from .protocol import QueueReport as QueueReport
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from .totals import Totals as Totals
 else:
     _MODULES = {
-        "protocol": ("ControlAddress", "HandOver", "QueueReport", "SlotOrder", "SlotReport", "Traffic"),
+        "protocol": ("AttemptKey", "ControlAddress", "HandOver", "QueueReport", "SlotOrder", "SlotReport", "Traffic"),
         "reporter": ("ControlClient", "HttpControlClient", "Reporter"),
         "control_server": ("ControlServer",),
         "shutdown_budget": ("Ending", "FAULTED", "STOPPED", "Shares", "Step"),

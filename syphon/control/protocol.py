@@ -93,6 +93,8 @@ class SlotReport(BaseModel):
     attempt: int
     started_at: int
     """Milliseconds since 1970."""
+    reported_at: int = 0
+    """When the slot made this report, likewise. Of an attempt that has ended, the last sign of life."""
     queues: tuple[QueueReport, ...] = ()
     """Every queue that it has served."""
     backing_off: tuple[DestinationBackoff, ...] = ()

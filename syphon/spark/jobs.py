@@ -213,7 +213,7 @@ def _attempts(report: SlotReport) -> list[Attempt]:
             report.slot,
             report.attempt,
             report.started_at,
-            wall_clock(),
+            report.reported_at,
             queue.counters,
             report.finished,
             report.error or queue.error or None,

@@ -316,6 +316,7 @@ class Slot:
     def _updated_report(self) -> SlotReport:
         """Brings the report up to date. The reporter's thread calls it."""
         pump, report = self._pump, self._report
+        report.reported_at = self._runtime.wall()
         report.queues = tuple(self._queue_report(queue) for queue in list(pump.queues.values()))
         report.backing_off = tuple(pump.backing_off()[:MOST_BACKING_OFF])
         report.rejecting = tuple(pump.rejecting()[:MOST_DESTINATIONS])

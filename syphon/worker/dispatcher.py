@@ -222,7 +222,7 @@ class Dispatcher:
 
     def _fail(self, work: QueueWork, error: str) -> None:
         work.trouble = error
-        log.warning("%s: cannot serve %s: %s; retrying in %.0f s", self._pair, work.name, error, work.retry)
+        log.warning("%s: cannot serve %s: %s; retrying in %.0f s", self._pair, work.name, error.rstrip("."), work.retry)
         work.arm_at = self._now() + work.retry
         work.retry = min(2 * work.retry, LONGEST_JOB_RETRY)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from syphon.backlog import destination_of, stamps_of
 from syphon.config import PairSettings
-from syphon.control import QueueAttempt, Totals
+from syphon.control import AttemptKey, QueueAttempt, Totals
 from syphon.model import DestinationMissing, MessageFilter, Stats, SyphonError
 from syphon.servicebus import Peeked, SideFault
 from syphon.spark import JobResult
@@ -61,6 +61,8 @@ class QueueDrain:
         """Messages at the start, by the count of the namespace; None if it is unknown."""
         self.state = DrainState.CHECKING
         self.totals = Totals()
+        self.killed: set[AttemptKey] = set()
+        """The attempts that served it and ended without a last report."""
         self.stats = Stats()
         """The outcomes of its messages, by destination."""
         self.remaining: int | None = None
@@ -169,6 +171,7 @@ class QueueDrain:
 
     def _count(self, attempts: list[QueueAttempt]) -> None:
         self.totals = self.totals.with_ended(attempts)
+        self.killed.update(attempt.slot.key for attempt in attempts if not attempt.slot.finished)
         for attempt in attempts:
             self.stats.add(attempt.queue.stats)
 

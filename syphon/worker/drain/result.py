@@ -97,7 +97,9 @@ class DrainResult:
 
     @property
     def totals(self) -> Totals:
-        return Totals.total(queue.totals for queue in self.queues)
+        found = Totals.total(queue.totals for queue in self.queues)
+        found.killed = len({key for queue in self.queues for key in queue.killed})  # an attempt serves many queues
+        return found
 
     @property
     def remaining(self) -> int | None:

@@ -123,6 +123,7 @@ def test_the_driver_hears_of_a_slot_however_many_destinations_its_messages_name(
     rows = counted(slot(emulator, server.address).rows())
     (report,) = server.close_job("j")
     assert report.finished
+    assert report.started_at <= report.reported_at <= time.time() * 1000
     assert (rows, report.counters.received) == (700, 700)
 
 

@@ -35,7 +35,14 @@ class Scene:
         self.is_spark_lost = False
         counted = QueueReport(queue=QUEUE, counters=Counters(received=3, forwarded=3))
         self.report = SlotReport(
-            pair=PAIR.name, job="job-1", slot=0, attempt=0, started_at=0, queues=(counted,), finished=True
+            pair=PAIR.name,
+            job="job-1",
+            slot=0,
+            attempt=0,
+            started_at=0,
+            reported_at=7,
+            queues=(counted,),
+            finished=True,
         )
         access = SimpleNamespace(inherit=lambda: None, describe_job=lambda *_: None, is_lost=lambda: self.is_spark_lost)
         monkeypatch.setattr(jobs_module, "access_to", lambda _: access)
@@ -88,6 +95,7 @@ def test_a_job_is_on_record_before_its_tasks_begin_and_closed_after_they_have_en
     ((job, files, attempts),) = scene.closed
     assert (job, files) == ("job-1", ROWS)
     assert [(each.job, each.queue, each.counters.forwarded) for each in attempts] == [("job-1", QUEUE, 3)]
+    assert [each.ended_at for each in attempts] == [7], "when it last reported, and not when the job was over"
     assert result.reports == (scene.report,)
 
 

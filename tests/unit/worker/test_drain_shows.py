@@ -14,10 +14,12 @@ from syphon.control.slot_orders import SlotControl
 from syphon.model import Counters
 from syphon.servicebus import Peeked
 from syphon.spark import JobResult
+from syphon.worker.destination_backoffs import Backoffs
 from syphon.worker.drain.drain_options import DrainOptions
 from syphon.worker.drain.emptiness import PeekCount
+from syphon.worker.drain.queue_drain import QueueDrain
 from syphon.worker.drain.queue_state import DrainState
-from syphon.worker.drain.result import DrainProgress
+from syphon.worker.drain.result import DrainProgress, DrainResult
 from syphon.worker.drain.whole_drain import Drain
 from syphon.worker.engine import Engine
 from tests.unit.worker.test_pair_drain import PAIR
@@ -63,3 +65,14 @@ def test_the_last_progress_is_that_of_the_end() -> None:  # X7
     assert (first.moved, first.left) == (0, 3)
     assert (last.moved, last.left, last.in_flight) == (3, 0, 0)
     assert [queue.state for queue in last.queues] == [DrainState.EMPTY]
+
+
+def test_a_killed_attempt_counts_once_however_many_queues_it_has_served() -> None:
+    served = tuple(QueueReport(queue=name) for name in "abcd")
+    attempts = [
+        SlotReport(pair=PAIR.name, job="1", slot=0, attempt=number, started_at=0, queues=served) for number in range(2)
+    ]
+    queues = [QueueDrain(PAIR, name, DrainOptions(), Backoffs(PAIR.name), None) for name in "abcd"]
+    for queue in queues:
+        queue.add(JobResult(tuple(attempts)))
+    assert DrainResult(tuple(queues), 0.0).totals.killed == 2
