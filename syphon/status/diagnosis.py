@@ -49,12 +49,12 @@ WILDCARDS = frozenset("*?[]")
 _ORDER = tuple(Severity)
 
 
-def outlook(state: WorkerState, pairs: Sequence[PairStatus]) -> Outlook:
+def outlook(state: WorkerState, pairs: Sequence[PairStatus], at: datetime) -> Outlook:
     """The state of all pairs together."""
     queues = [queue for pair in pairs for queue in pair.queues]
     left = _known(queue.left for queue in queues)
     stuck = sum(_stuck(pair) for pair in pairs)
-    return Outlook(
+    found = Outlook(
         flow=_flow(state, pairs),
         left=left,
         counted=min((queue.counted for queue in queues if queue.counted is not None), default=None),
@@ -64,6 +64,75 @@ def outlook(state: WorkerState, pairs: Sequence[PairStatus]) -> Outlook:
         seconds=_seconds_to_empty(pairs),
         dead_letters=_known(queue.dead_letters for queue in queues),
     )
+    return found.model_copy(update={"headline": _headline(found, pairs, at)})
+
+
+def has_outage(pairs: Sequence[PairStatus]) -> bool:
+    """Whether a namespace is unreachable or unusable."""
+    return any(not side.connected and side.state is not SideState.STARTING for side in _sides(pairs))
+
+
+def _sides(pairs: Iterable[PairStatus]) -> list[SideStatus]:
+    return [side for pair in pairs for side in (pair.primary, pair.secondary)]
+
+
+def _headline(found: Outlook, pairs: Sequence[PairStatus], at: datetime) -> str:
+    """What an operator should know first: does it flow, what waits, how long, is there something to do."""
+    match found.flow:
+        case MessageFlow.STARTING:
+            return "The worker is starting. Messages wait in the backlog."
+        case MessageFlow.STOPPING:
+            return "The worker is stopping: it finishes or abandons messages in flight."
+        case MessageFlow.IDLE:
+            return "Everything is connected, and no message is waiting."
+        case MessageFlow.PAUSED:
+            return f"Paused by the operator. {_backlog(found, at)}".rstrip()
+    outages = [pair for pair in pairs if has_outage([pair])]
+    if outages:
+        return _outage(found, pairs, outages, at)
+    rate = sum(pair.per_second for pair in pairs)
+    moving = f"Forwarding {_rate(rate)}" if rate >= SLOWEST else "Forwarding"
+    if found.flow is MessageFlow.FLOWING:
+        # Rounded up: a promise that is kept early is better.
+        seconds = found.seconds if found.seconds is None or found.seconds < 60 else found.seconds + 59
+        end = "" if seconds is None else f"; empty in about {duration(_whole(seconds))}"
+        return f"{moving}{end}. {_backlog(found, at)}".rstrip()
+    nothing = found.flow is MessageFlow.BLOCKED
+    subject = "No message can be forwarded" if nothing else f"{moving}, but some messages cannot move"
+    stuck = f": at least {found.stuck:,} {'is' if found.stuck == 1 else 'are'} stuck" if found.stuck else ""
+    return f"{subject}{stuck}. {_backlog(found, at)}".rstrip()
+
+
+def _outage(found: Outlook, pairs: Sequence[PairStatus], outages: Sequence[PairStatus], at: datetime) -> str:
+    """The longest outage first. A faulted pair needs a person, an unreachable namespace does not."""
+    pair = min(outages, key=lambda each: min(side.since for side in _sides([each]) if not side.connected))
+    role, side = ("secondary", pair.secondary) if pair.primary.connected else ("primary", pair.primary)
+    of = "" if len(pairs) == 1 else f" of {pair.name}"
+    more = "" if len(outages) == 1 else f", and {plural(len(outages) - 1, 'more pair')} cannot work"
+    state = "unusable" if any(each.fault for each in outages) else "unreachable"
+    lasting = f"The {role}{of} has been {state} for {_since(side.since, at)}{more}."
+    todo = "Nothing to do." if role == "primary" else "Forwarding resumes when it is back."
+    if state == "unusable" or len(outages) < len(pairs):
+        todo = "See the problems below."
+    return " ".join(filter(None, (lasting, _backlog(found, at), todo)))
+
+
+def _backlog(found: Outlook, at: datetime) -> str:
+    """How much waits, how fast it grows, and how old it is; empty if nothing is known to wait."""
+    if not found.left and found.oldest is None:
+        return ""
+    count = (
+        "Messages are" if not found.left else f"{plural(found.left, 'message')} {'is' if found.left == 1 else 'are'}"
+    )
+    growing = found.arriving_per_second or 0.0
+    parts = [f"{count} safe in the backlog"]
+    parts += [f"+{_rate(growing)}"] if growing >= SLOWEST else []
+    parts += [f"oldest {_since(found.oldest, at)}"] if found.oldest is not None else []
+    return f"{', '.join(parts)}."
+
+
+def _rate(per_second: float) -> str:
+    return f"{per_second:,.0f}/s" if per_second >= 10 else f"{per_second:.1f}/s".replace(".0/s", "/s")
 
 
 def _arriving(queues: Sequence[QueueStatus]) -> float | None:
@@ -121,7 +190,8 @@ def _flow_of(pair: PairStatus) -> MessageFlow:
         return MessageFlow.BLOCKED
     is_moving = pair.per_second > 0 or any(queue.in_flight for queue in pair.queues)
     if _stuck(pair) or any(_does_not_move(queue) for queue in pair.queues):
-        return MessageFlow.PARTLY_BLOCKED if is_moving or not _all_stuck(pair) else MessageFlow.BLOCKED
+        accepts = any(found.state is DestinationState.AVAILABLE for found in pair.destinations)
+        return MessageFlow.PARTLY_BLOCKED if is_moving or accepts or not _all_stuck(pair) else MessageFlow.BLOCKED
     if pair.dead_lettered_per_second > 0:  # these messages leave the backlog, but not for their destinations
         # A message that names no destination says nothing about the existing ones.
         accepts = not pair.destinations or any(found.state is DestinationState.AVAILABLE for found in pair.destinations)
@@ -169,7 +239,7 @@ def _known(counts: Iterable[int | None]) -> int | None:
 def _of_pair(pair: PairStatus, at: datetime) -> Iterator[OperatorProblem]:
     yield from _of_sides(pair, at)
     if pair.paused:
-        remedy = f"syphon resume --pair {pair.name} -c FILE"
+        remedy = f"To resume: `syphon resume --pair {shlex.quote(pair.name)} -c FILE`"
         yield _problem(Severity.NOTICE, f"{pair.name} is paused by the operator.", remedy)
     yield from _of_destinations(pair, at)
     if pair.secondary.connected:
@@ -179,7 +249,8 @@ def _of_pair(pair: PairStatus, at: datetime) -> Iterator[OperatorProblem]:
             yield _problem(
                 Severity.NOTICE,
                 f"Backlog queue {queue.name} is paused by the operator.",
-                f"syphon resume --pair {pair.name} --queue {queue.name.rpartition('/')[2]} -c FILE",
+                f"To resume: `syphon resume --pair {shlex.quote(pair.name)} --queue {queue.name.rpartition('/')[2]} "
+                "-c FILE`",
             )
     if count := sum(queue.dead_letters or 0 for queue in pair.queues):
         yield _problem(
@@ -214,7 +285,7 @@ def _of_sides(pair: PairStatus, at: datetime) -> Iterator[OperatorProblem]:
         yield _problem(
             Severity.CRITICAL,
             f"{pair.name} faulted {_since(fault.since, at)} ago, its {fault.side} is unusable: {fault.reason}",
-            "No messages are lost: they wait in the backlog. `syphon check` shows what is wrong. "
+            "No messages are lost: they wait in the backlog. `syphon check -c FILE` shows what is wrong. "
             f"{when} Other pairs are not affected.",
         )
         return
@@ -235,7 +306,8 @@ def _of_sides(pair: PairStatus, at: datetime) -> Iterator[OperatorProblem]:
 
 def _unreachable(name: str, side: SideStatus, at: datetime) -> str:
     state = "unusable" if side.state is SideState.FAULTED else "unreachable"
-    return f"{name} has been {state} for {_since(side.since, at)}: {side.reason}"
+    reason = (side.reason or "").removeprefix(f"{side.host}: ").removeprefix("no connection: ").rstrip(". ")
+    return f"{name} has been {state} for {_since(side.since, at)} ({reason})"
 
 
 def _of_destinations(pair: PairStatus, at: datetime) -> Iterator[OperatorProblem]:
@@ -291,7 +363,7 @@ def _of_destination(destination: DestinationStatus, at: datetime) -> Iterator[Op
         yield _problem(
             Severity.NOTICE,
             f"{path} is paused by the operator.{waiting}",
-            f"syphon resume --destination {shlex.quote(path)} -c FILE",
+            f"To resume: `syphon resume --destination {shlex.quote(path)} -c FILE`",
         )
 
 
@@ -308,9 +380,12 @@ def _remedy(path: str, error: str) -> str:
 
 
 def _since(since: datetime | None, at: datetime) -> str:
-    """How long something has lasted, in whole minutes, so that a text does not change at every refresh."""
-    seconds = 0.0 if since is None else max(0.0, (at - since).total_seconds())
-    return duration(round(seconds) if seconds < 60 else seconds // 60 * 60)
+    return duration(_whole(0.0 if since is None else (at - since).total_seconds()))
+
+
+def _whole(seconds: float) -> float:
+    """In whole seconds, or minutes, so that a text does not change at every refresh."""
+    return max(0, int(seconds)) if seconds < 60 else seconds // 60 * 60
 
 
 def _problem(severity: Severity, text: str, remedy: str) -> OperatorProblem:

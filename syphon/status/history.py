@@ -61,6 +61,8 @@ class ThroughputSpan:
     dead_lettered: int = 0
     backlog: int | None = None
     """Messages in the backlog at its end; None if they were not counted."""
+    unreachable: bool = False
+    """Whether a namespace was unreachable at its end."""
 
 
 class ThroughputHistory:
@@ -71,8 +73,10 @@ class ThroughputHistory:
         self._number = int(began // SPAN)
         self._totals = (0, 0)
 
-    def add(self, now: float, forwarded: int, dead_lettered: int, backlog: int | None) -> None:
-        """Takes in the totals and the backlog at a moment."""
+    def add(
+        self, now: float, forwarded: int, dead_lettered: int, backlog: int | None, unreachable: bool = False
+    ) -> None:
+        """Takes in the totals and the backlog at a moment, and whether a namespace is unreachable."""
         number = int(now // SPAN)
         for _ in range(min(number - self._number, SPANS)):
             self._spans.append(ThroughputSpan())
@@ -80,7 +84,7 @@ class ThroughputHistory:
         current = self._spans[-1]
         current.forwarded += forwarded - self._totals[0]
         current.dead_lettered += dead_lettered - self._totals[1]
-        current.backlog = backlog
+        current.backlog, current.unreachable = backlog, unreachable
         self._totals = forwarded, dead_lettered
 
     def throughput(self) -> Throughput:
@@ -89,6 +93,7 @@ class ThroughputHistory:
             forwarded=[span.forwarded for span in self._spans],
             dead_lettered=[span.dead_lettered for span in self._spans],
             backlog=[span.backlog for span in self._spans],
+            unreachable=[span.unreachable for span in self._spans],
         )
 
 
@@ -175,6 +180,8 @@ class DestinationRecord:
     """How many of its messages were dead-lettered, by queue."""
     dead_before: int = 0
     """How many of its messages had been dead-lettered when it last accepted one."""
+    is_only_paused: bool = False
+    """It was paused, and no message has named it: the operator may have mistyped its name."""
 
     @property
     def dead_in_a_row(self) -> int:
@@ -221,8 +228,8 @@ class DestinationHistory:
         for backoff in backoffs:
             self._backs_off(now, backoff)
         held = {EntityPath.of(path).key: path for path in paused}
-        for path in held.values():
-            record = self._record_of(path)
+        for held_key, path in held.items():
+            record = self._records.setdefault(held_key, DestinationRecord(DestinationStats(path), is_only_paused=True))
             record.since = record.since or now
         self._forget(now, held)
         return sorted(
@@ -240,7 +247,9 @@ class DestinationHistory:
         return sum(record.left[queue].left for record in self._records.values() if queue in record.left)
 
     def _record_of(self, path: str) -> DestinationRecord:
-        return self._records.setdefault(EntityPath.of(path).key, DestinationRecord(DestinationStats(path)))
+        record = self._records.setdefault(EntityPath.of(path).key, DestinationRecord(DestinationStats(path)))
+        record.is_only_paused = False
+        return record
 
     def _update_stats(self, queue_totals: Mapping[QueueKey, QueueTotals]) -> None:
         stats = Stats()
@@ -250,8 +259,8 @@ class DestinationHistory:
             for path, found in found_here.destinations.items():
                 if found.dead_lettered and path in self._records:
                     self._records[path].gave_up(key.queue, found.dead_lettered)
-        for path, found in stats.destinations.items():
-            record = self._records.setdefault(path, DestinationRecord(DestinationStats(found.path)))
+        for found in stats.destinations.values():
+            record = self._record_of(found.path)
             if found.forwarded > record.stats.forwarded:  # the destination accepts messages
                 record.since, record.backs_off_until, record.rejects_until = None, 0.0, 0.0
                 record.left.clear()
@@ -294,7 +303,8 @@ class DestinationHistory:
                 record.since = None
             is_silent = record.since is None and now > record.rejects_until and not record.left
             has_stats = record.stats.forwarded or record.stats.left
-            if is_silent and len(self._records) > MOST_DESTINATIONS and not has_stats:
+            is_excess = len(self._records) > MOST_DESTINATIONS or record.is_only_paused
+            if is_silent and key not in held and is_excess and not has_stats:
                 del self._records[key]
 
 

@@ -22,7 +22,7 @@ from syphon.transfer import WaitingMessages
 from syphon.worker import PairFault, PairWorker, Pauses, Worker
 
 from .backlog_counts import BacklogCounts, QueueActivity
-from .diagnosis import outlook, problems
+from .diagnosis import has_outage, outlook, problems
 from .history import DestinationHistory, LastSuccess, RateMeter, ThroughputHistory, moment
 from .logs import RecentEvents
 from .snapshot import (
@@ -126,8 +126,8 @@ class Observer:
         pairs = [self._pair_status(view, workers.get(view.name)) for view in self._pairs]
         total, state, at = _totals(self.queue_totals), self._state(), self._wall()
         ledger_error = (observed.ledger_writer.error or None) if observed else None
-        summary = outlook(state, pairs)
-        self._history.add(at, total.forwarded, total.dead_lettered, summary.left)
+        summary = outlook(state, pairs, moment(at))
+        self._history.add(at, total.forwarded, total.dead_lettered, summary.left, has_outage(pairs))
         return WorkerStatus(
             version=__version__,
             state=state,

@@ -151,6 +151,8 @@ class DeadLetterList(StatusModel):
     unseen: dict[str, str]
     """Queues that could not be read, and why."""
     replay: ReplayProgress | None
+    may_replay: bool = False
+    """Whether the status server accepts the replay of a line: it needs a token."""
 
 
 class ReplayRequest(BaseModel):

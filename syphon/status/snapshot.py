@@ -185,6 +185,8 @@ class Throughput(StatusModel):
     dead_lettered: list[int]
     backlog: list[int | None]
     """Messages in all backlog queues at the end of each span, as far as they were counted. Null: not known."""
+    unreachable: list[bool] = []
+    """Whether a namespace was unreachable at the end of each span."""
 
 
 class Event(StatusModel):
@@ -230,6 +232,8 @@ class Outlook(StatusModel):
     """The overall state, in a few numbers."""
 
     flow: MessageFlow
+    headline: str = ""
+    """What an operator should know first, in a sentence or two."""
     left: int | None
     """Messages in all backlog queues, as far as they were counted. Null: none was counted."""
     counted: datetime | None = None

@@ -308,6 +308,7 @@ class StatusServer:
             found = await asyncio.wait_for(reading, LIST_WITHIN)
         except TimeoutError:
             return _text("A secondary does not answer: retry later.", HTTPStatus.SERVICE_UNAVAILABLE)
+        found = found.model_copy(update={"may_replay": self._access.has_token})
         return web.Response(text=found.model_dump_json(), content_type="application/json")
 
     async def _replay(self, request: web.Request) -> web.Response:

@@ -113,27 +113,27 @@ REFUSED, OPEN = destination("billing", DestinationState.UNKNOWN), destination("o
 def test_the_flow_says_whether_messages_reach_their_destinations(
     pairs: list[PairStatus], flow: MessageFlow
 ) -> None:  # X7
-    assert outlook(WorkerState.WORKING, pairs).flow is flow
+    assert outlook(WorkerState.WORKING, pairs, NOW).flow is flow
 
 
 def test_a_worker_that_starts_or_stops_says_so_whatever_else_is_wrong() -> None:
     pairs = [pair(primary=side(False))]
-    assert outlook(WorkerState.STARTING, pairs).flow is MessageFlow.STARTING
-    assert outlook(WorkerState.STOPPING, pairs).flow is MessageFlow.STOPPING
+    assert outlook(WorkerState.STARTING, pairs, NOW).flow is MessageFlow.STARTING
+    assert outlook(WorkerState.STOPPING, pairs, NOW).flow is MessageFlow.STOPPING
 
 
 def test_the_time_to_go_is_of_the_messages_that_move_and_the_stuck_ones_are_named() -> None:  # X7
-    found = outlook(WorkerState.WORKING, [pair(per_second=6.0, queues=[queue(left=7_942)], destinations=[FULL])])
+    found = outlook(WorkerState.WORKING, [pair(per_second=6.0, queues=[queue(left=7_942)], destinations=[FULL])], NOW)
     assert (found.left, found.stuck, found.seconds) == (7_942, 7_220, round(722 / 6, 1))
 
 
 def test_with_several_pairs_the_slowest_counts_and_one_that_was_not_counted_forbids_a_guess() -> None:  # X7
     slow = pair(per_second=1.0, queues=[queue(left=10_000)])
     fast = pair(name="other", per_second=1_000.0, queues=[queue(left=100)])
-    assert outlook(WorkerState.WORKING, [slow, fast]).seconds == 10_000
+    assert outlook(WorkerState.WORKING, [slow, fast], NOW).seconds == 10_000
     uncounted = pair(name="other", per_second=5.0, queues=[queue()])
-    assert outlook(WorkerState.WORKING, [fast, uncounted]).seconds is None
-    assert outlook(WorkerState.WORKING, [fast, pair(name="idle")]).seconds == 0.1
+    assert outlook(WorkerState.WORKING, [fast, uncounted], NOW).seconds is None
+    assert outlook(WorkerState.WORKING, [fast, pair(name="idle")], NOW).seconds == 0.1
 
 
 @pytest.mark.parametrize(
@@ -146,18 +146,18 @@ def test_with_several_pairs_the_slowest_counts_and_one_that_was_not_counted_forb
     ],
 )
 def test_no_time_is_predicted_without_a_reason(stopped: PairStatus) -> None:  # X7
-    assert outlook(WorkerState.WORKING, [stopped]).seconds is None
+    assert outlook(WorkerState.WORKING, [stopped], NOW).seconds is None
 
 
 def test_in_an_outage_all_that_is_left_is_stuck() -> None:
-    found = outlook(WorkerState.WORKING, [pair(primary=side(False), queues=[queue(left=60), queue(1, left=40)])])
+    found = outlook(WorkerState.WORKING, [pair(primary=side(False), queues=[queue(left=60), queue(1, left=40)])], NOW)
     assert (found.left, found.stuck) == (100, 100)
 
 
 def test_what_was_not_counted_is_not_called_zero() -> None:  # X7
-    found = outlook(WorkerState.WORKING, [pair()])
+    found = outlook(WorkerState.WORKING, [pair()], NOW)
     assert (found.left, found.dead_letters) == (None, None)
-    counted = outlook(WorkerState.WORKING, [pair(queues=[queue(), queue(1, left=0, dead_letters=3)])])
+    counted = outlook(WorkerState.WORKING, [pair(queues=[queue(), queue(1, left=0, dead_letters=3)])], NOW)
     assert (counted.left, counted.dead_letters) == (0, 3)
 
 
@@ -174,7 +174,7 @@ def test_the_worst_problem_comes_first_and_each_has_a_remedy() -> None:
     )
     assert all(problem.remedy for problem in found)
     texts = [problem.text for problem in found]
-    assert texts[0] == "contoso: the primary contoso.example has been unreachable for 5 min: connection refused"
+    assert texts[0] == "contoso: the primary contoso.example has been unreachable for 5 min (connection refused)"
     assert not any("orders" in text for text in texts)  # its last answer is old news: the primary is unreachable
     assert "gone rejects every message: it is so. They go to the dead letters." in texts
     assert "held is paused by the operator. At least 1 message is waiting." in texts
@@ -221,3 +221,50 @@ def test_a_worker_that_starts_or_has_nothing_to_do_has_no_problem() -> None:
     assert problems([pair()], None, NOW) == []
     starting = side(False, SideState.STARTING, "starting: Spark is not up yet")
     assert problems([pair(primary=starting, secondary=starting)], None, NOW) == []
+
+
+@pytest.mark.parametrize(
+    ("pairs", "headline"),
+    [
+        ([pair()], "Everything is connected, and no message is waiting."),
+        (
+            [
+                pair(
+                    primary=side(False),
+                    queues=[
+                        queue(left=79_000, arriving_per_second=55.0, oldest=NOW - timedelta(minutes=28, seconds=5)),
+                        queue(1, left=427),
+                    ],
+                )
+            ],
+            "The primary has been unreachable for 5 min. "
+            "79,427 messages are safe in the backlog, +55/s, oldest 28 min. Nothing to do.",
+        ),
+        (
+            [pair(), pair(name="other", secondary=side(False))],
+            "The secondary of other has been unreachable for 5 min. See the problems below.",
+        ),
+        (
+            [pair(per_second=250.0, queues=[queue(left=75_000)])],
+            "Forwarding 250/s; empty in about 5 min. 75,000 messages are safe in the backlog.",
+        ),
+        (
+            [pair(per_second=6.0, queues=[queue(left=7_942)], destinations=[FULL])],
+            "Forwarding 6/s, but some messages cannot move: at least 7,220 are stuck. "
+            "7,942 messages are safe in the backlog.",
+        ),
+        (
+            [pair(queues=[queue(left=7_220)], destinations=[FULL])],
+            "No message can be forwarded: at least 7,220 are stuck. 7,220 messages are safe in the backlog.",
+        ),
+        ([pair(paused=True)], "Paused by the operator."),
+    ],
+)
+def test_one_sentence_says_what_matters_first(pairs: list[PairStatus], headline: str) -> None:  # X7
+    assert outlook(WorkerState.WORKING, pairs, NOW).headline == headline
+
+
+def test_while_some_destinations_accept_messages_not_everything_is_blocked() -> None:  # X7
+    """Only the messages of the full one are left: those for the others have gone."""
+    found = outlook(WorkerState.WORKING, [pair(queues=[queue(left=7_220)], destinations=[FULL, OPEN])], NOW)
+    assert found.flow is MessageFlow.PARTLY_BLOCKED

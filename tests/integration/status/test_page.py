@@ -44,7 +44,7 @@ def status(*pairs: PairStatus, state: WorkerState = WorkerState.WORKING, **more:
         "state": state,
         "started": NOW - timedelta(minutes=1),
         "at": NOW,
-        "outlook": outlook(state, pairs),
+        "outlook": outlook(state, pairs, NOW),
         "problems": problems(pairs, None, NOW),
         "not_ready": [],
         "ledger": "./ledger",
@@ -120,7 +120,8 @@ class Shown:
         return box is not None and box["y"] + box["height"] <= self.height
 
     def fact(self, name: str) -> str:
-        return self.page.locator("#facts div", has=self.page.get_by_text(name, exact=True)).locator("dd").inner_text()
+        box = self.page.locator("#numbers div", has=self.page.get_by_text(name, exact=True))
+        return box.locator("dd").first.inner_text()
 
     def pills(self, tone: str) -> list[str]:
         return self.page.locator(f".pill.{tone}:visible").all_inner_texts()
@@ -171,10 +172,7 @@ def test_nothing_is_wider_than_the_screen(show: Show, found: WorkerStatus, size:
 def test_the_first_screen_says_whether_it_flows_what_is_stuck_and_how_long(show: Show, size: tuple[int, int]) -> None:
     shown = show(STUCK, size)
     assert shown.page.locator("#state").inner_text() == "partly blocked"
-    facts = [
-        shown.fact(name)
-        for name in ("forwarded/s", "waiting in the backlog", "blocked", "time to empty (without blocked)")
-    ]
+    facts = [shown.fact(name) for name in ("Forwarded/s", "Backlog", "Stuck", "ETA")]
     assert facts == ["6", "7,942", "≥ 7,240", "≈ 2 min"]  # X7: (7,942 - 7,240) / 6 s
     for selector in ("#state", "#facts", ".problem"):
         assert shown.is_on_first_screen(selector), selector
@@ -184,7 +182,7 @@ def test_the_first_screen_says_whether_it_flows_what_is_stuck_and_how_long(show:
 
 def test_on_a_desktop_what_is_wrong_comes_first_then_the_chart_then_destinations_then_queues(show: Show) -> None:
     shown = show(STUCK, DESKTOP)
-    parts = ("#problems", "#numbers", "#chart", 'text="Destination" >> nth=0', "#pairs table >> nth=1")
+    parts = ("#headline", "#problems", "#numbers", "#chart", 'text="Destination" >> nth=0', "#pairs details")
     order = [shown.top(selector) for selector in parts]
     assert order == sorted(order)
 
@@ -194,7 +192,7 @@ def test_in_an_outage_nothing_is_green_but_the_side_that_is_connected(show: Show
     shown = show(OUTAGE, size)
     assert shown.pills("good") == ["connected"]
     assert shown.page.locator("#state").inner_text() == "blocked"
-    assert (shown.fact("waiting in the backlog"), shown.fact("blocked")) == ("3,000", "≥ 3,000")
+    assert (shown.fact("Backlog"), shown.fact("Stuck")) == ("3,000", "≥ 3,000")
     assert shown.page.locator(".problem.critical").first.inner_text().count("Connection refused") == 1
 
 
@@ -203,11 +201,11 @@ def test_while_all_messages_go_to_the_dead_letters_no_destination_is_green_and_n
     show: Show, size: tuple[int, int]
 ) -> None:  # X7
     shown = show(REFUSED, size)
-    assert shown.pills("good") == ["connected", "connected", "working"], "the sides, and the queue that is served"
+    assert shown.pills("good") == ["connected", "connected"], "the sides"
     assert shown.page.locator("#state").inner_text() == "blocked"
     row = shown.page.locator("tr", has=shown.page.locator("td.name", has_text="orders"))
     assert row.locator("td[data-label=Waiting]").inner_text().endswith("–")
-    assert shown.fact("dead letters") == "64"
+    assert shown.fact("Dead letters") == "64"
 
 
 @both_sizes
@@ -221,7 +219,8 @@ def test_a_worker_that_starts_normally_shows_no_problem(show: Show, size: tuple[
 @both_sizes
 def test_quiet_queues_fold_into_one_line_and_unfold(show: Show, size: tuple[int, int]) -> None:
     shown = show(STUCK, size)
-    names = shown.page.locator("#pairs table", has_text="Backlog queues").locator("td.name")
+    shown.page.get_by_text("10 backlog queues, 1 with messages or problems").click()
+    names = shown.page.locator("#pairs details td.name")
     assert names.all_inner_texts() == ["contoso/x-servicebus-transfer/0"]
     shown.page.get_by_text("9 backlog queues, empty when last counted.").wait_for()
     shown.page.get_by_role("button", name="Show the empty queues of contoso").click()
@@ -237,7 +236,7 @@ def test_the_chart_draws_nothing_of_the_time_before_the_worker_began(show: Show)
     assert len(line) == 3, "one point for each span that is over"
     assert (first[0], last[0]) == (line[0][0], 600)
     assert first[0] > 580
-    path = shown.page.locator("#chart path.backlog").get_attribute("d") or ""
+    path = shown.page.locator("#backlog-chart path.backlog").get_attribute("d") or ""
     assert path.count("L") == 1, "a backlog that was not counted has no line"
 
 
@@ -251,6 +250,7 @@ def test_dead_letters_that_could_not_be_read_are_not_called_none(show: Show, is_
         "is_complete": is_complete,
         "unseen": {} if is_complete else {"q": "out of reach"},
         "replay": None,
+        "may_replay": False,
     }
     shown.page.route("**/dead-letters", lambda route: route.fulfill(json=answer))
     shown.page.get_by_role("button", name="Show reasons").click()
@@ -268,3 +268,51 @@ def test_dead_letters_are_listed_with_the_time_that_their_queue_has(show: Show, 
     shown.page.get_by_role("button", name="Show reasons").click()
     line = shown.page.locator("#dead-list tr", has_text="NoDestination")
     assert re.search(r"\b1[2-9] min( \d+ s)? ago", line.inner_text())
+
+
+@both_sizes
+def test_a_command_can_be_copied(show: Show, size: tuple[int, int]) -> None:
+    shown = show(STUCK, size)
+    command = "syphon drain --give-up missing --destination refunds -c FILE"
+    assert command in shown.page.locator(".problem code").all_inner_texts()
+    shown.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    shown.page.get_by_role("button", name=f"Copy the command {command}").click()
+    shown.page.get_by_text("Copied").wait_for()
+    assert shown.page.evaluate("navigator.clipboard.readText()") == command
+
+
+def test_an_outage_is_shaded_in_the_chart_and_its_axes_have_numbers(show: Show) -> None:
+    spans = Throughput(
+        seconds=5,
+        forwarded=[250, 0, 0, 0],
+        dead_lettered=[0] * 4,
+        backlog=[0, 90, 180, 180],
+        unreachable=[False, True, True, True],
+    )
+    shown = show(OUTAGE.model_copy(update={"throughput": spans}), DESKTOP)
+    assert shown.page.locator("#chart .away").count() == 2, "the last span is not over"
+    assert shown.page.locator("#rate-ticks span").all_inner_texts() == ["100/s", "50/s", "0/s"]
+    assert shown.page.locator("#backlog-ticks span").all_inner_texts() == ["200", "100", "0"]
+    assert "0 forwarded/s, backlog 180, a namespace was unreachable" in shown.page.locator("#chart").inner_html()
+
+
+def test_a_worker_that_does_not_answer_any_more_is_not_called_idle(show: Show) -> None:  # X7
+    shown = show(status(pair()), DESKTOP)
+    assert shown.page.locator("#state").inner_text() == "idle"
+    shown.page.route("**/status", lambda route: route.fulfill(body="no status"))
+    shown.page.locator("#state", has_text="no answer").wait_for()
+    assert "Below is what it said last." in shown.page.locator("#headline").inner_text()
+
+
+def test_a_replay_is_offered_only_where_it_is_accepted(show: Show) -> None:
+    shown = show(REFUSED, DESKTOP)
+    group = {"pair": "contoso", "reason": "NoDestination", "destination": None, "messages": 2, "says": ""}
+    answer = {"groups": [{**group, "first_enqueued": None}], "is_complete": True, "unseen": {}, "replay": None}
+    shown.page.route("**/dead-letters", lambda route: route.fulfill(json=answer | {"may_replay": False}))
+    shown.page.get_by_role("button", name="Show reasons").click()
+    shown.page.locator("#dead-note", has_text="set status.token").wait_for()
+    assert shown.page.get_by_role("button", name="Replay NoDestination").count() == 0
+    shown.page.unroute("**/dead-letters")
+    shown.page.route("**/dead-letters", lambda route: route.fulfill(json=answer | {"may_replay": True}))
+    shown.page.get_by_role("button", name="Show reasons").click()
+    shown.page.get_by_role("button", name="Replay NoDestination").wait_for()

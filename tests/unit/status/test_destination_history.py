@@ -166,7 +166,10 @@ def test_a_paused_destination_is_shown_even_if_no_message_has_named_it() -> None
     assert (paused.state, paused.reason) == (DestinationState.PAUSED, "paused by the operator")
     scene.now += 500
     assert scene.look(paused=["Billing"])["Billing"].since == paused.since
-    assert scene.look()["Billing"].state is DestinationState.AVAILABLE
+    assert scene.look() == {}, "its name may have been mistyped"
+    scene.look(paused=["Billing"])
+    scene.ends(job(DestinationStats("Billing", dead_lettered=1)))
+    assert scene.look()["Billing"].dead_lettered == 1
 
 
 def test_destinations_with_nothing_to_report_do_not_pile_up() -> None:
