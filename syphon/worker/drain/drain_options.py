@@ -52,6 +52,12 @@ class DrainOptions(QueueSelection):
         details="Without it a drain finds what a throttled service accepts, uses 80 % of it (`rate_share`), and shows "
         "the queues as *throttled*",
     )
+    slots: Option[int | None, int | None] = Option(
+        "--slots",
+        COUNT,
+        "Use at most N slots (tasks of Spark) at once per pair.",
+        details="Without it a drain takes every place that its executors have, and other jobs wait for it",
+    )
     timeout: Option[Span | None, float | None] = Option(
         "--timeout", DURATION, "Stop after this time; finish or abandon messages in flight."
     )

@@ -218,6 +218,7 @@ class PairDrain:
 
     def _slots(self, most: int) -> int:
         """How many slots a job gets: more for a deep backlog. The counts may be wrong; one slot is always correct."""
+        most = min(most, self._options.slots or most)
         return max(1, min(most, sum(queue.left for queue in self.open_queues) // PER_SLOT))
 
     def _only_waits(self, queue: QueueDrain) -> bool:

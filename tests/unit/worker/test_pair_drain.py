@@ -299,3 +299,21 @@ def test_a_drain_whose_primary_is_unreachable_ends_with_the_reason_and_69() -> N
     assert verdict_of(result) == (
         "0 forwarded; 14 messages wait in the backlog. The primary is unreachable: connection refused"
     )
+
+
+@pytest.mark.parametrize(("options", "slots"), [(DrainOptions(), 8), (DrainOptions(slots=2), 2)])
+def test_a_deep_backlog_takes_every_place_unless_the_options_leave_some_to_others(
+    options: DrainOptions, slots: int
+) -> None:  # X6
+    class Counting(Scene):
+        def run(self, pair: PairSettings, queues: Sequence[HandOver], *more: object, **named: object) -> JobResult:
+            self.used = len(cast(Sequence[object], more[0]))
+            self.drain._stopping.set()
+            return self.result
+
+    scene = Counting(options)
+    scene.most_slots = 8
+    scene.queues[0].expected = 100_000
+    scene.drain._stopping = threading.Event()
+    scene.drain._drain(cast(Jobs, scene))
+    assert scene.used == slots
