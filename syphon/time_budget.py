@@ -84,6 +84,10 @@ CREDIT_RETURNED_WITHIN = 20.0
 """The service confirms that it has no more credit; then the link is closed."""
 RELEASE_TURN = 0.2
 """Released messages are being confirmed."""
+HELD_CHECK_FIRST = 0.5
+"""A peek shows whether a message has gone that a session waits for."""
+HELD_CHECK_EVERY = 5.0
+"""The same after several checks in vain: each doubles the time."""
 DEFERRED_RETRY_AFTER = 5.0
 """Deferred messages are received again after an error."""
 CHECK_ALL_EVERY = 0.5

@@ -266,6 +266,15 @@ def earliest(*times: int | None) -> int | None:
     return min((time for time in times if time is not None), default=None)
 
 
+class SessionOrder(StrEnum):
+    """What may let a message of a session overtake an earlier one."""
+
+    KEPT = "kept"
+    """Only the end of the earlier one in the dead letters."""
+    STRICT = "strict"
+    """Nothing: a message with a session is not dead-lettered, and holds up its session."""
+
+
 class TimeToLive(StrEnum):
     """The time to live of a restored message: as the sender wrote it, or what remains of it (M5)."""
 

@@ -168,8 +168,22 @@ class Unsent:
     def __bool__(self) -> bool:
         return bool(self.pending or self.again)
 
+    def has_next(self) -> bool:
+        """Whether a message may be sent now."""
+        return bool(self)
+
     def __len__(self) -> int:
         return len(self.pending) + sum(map(len, self.again))
+
+    def may_skip(self, rest: Batch) -> bool:
+        """Whether the rest of a batch is sent without its late messages; otherwise it waits again, if there is any."""
+        return bool(rest)
+
+    def accepted(self, batch: Batch) -> None:
+        """The destination has accepted a batch."""
+
+    def wake(self) -> None:
+        """Messages that had to wait for others may be sent."""
 
     def next_batch(self, sender: RawSender[Batch], most: int, from_the_middle: bool = False) -> Batch:
         """The next messages to send together, at most so many; empty if waiting for more is better.

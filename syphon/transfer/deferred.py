@@ -103,6 +103,12 @@ class DeferredSource:
             self._is_wanted, self._next = False, 1
             self._seen.clear()
 
+    def scan_if_idle(self) -> None:
+        """Scans the queue at once, if it does not do so already."""
+        if self._next is None and not self._found and self.is_drained:
+            self._is_wanted = True
+            self.begin_scan()
+
     def stop(self) -> None:
         """Receives no more. Requested messages still arrive."""
         self._is_wanted, self._next = False, None

@@ -96,7 +96,8 @@ class SendResults:
 class Destination:
     """A queue or topic of the primary."""
 
-    def __init__(self, path: str, permanent: frozenset[type[SyphonError]]) -> None:
+    def __init__(self, path: str, permanent: frozenset[type[SyphonError]], unsent: Unsent | None = None) -> None:
+        """`unsent` decides in which order messages are sent."""
         self.path = path
         self.breaker = Breaker(path, permanent)
         self.suspicion = Suspicion()
@@ -112,7 +113,7 @@ class Destination:
         self._wants_ping = False
         """A ping is to show whether it is available."""
         self._sender: RawSender[Batch] | None = None
-        self._unsent = Unsent()
+        self._unsent = Unsent() if unsent is None else unsent
         self._messages_in_flight = self._bytes_in_flight = 0
         self._stuck_since: float | None = None
         self._careful = False
@@ -139,6 +140,10 @@ class Destination:
 
     # --- pending messages ----------------------------------------------------------------------------------------
 
+    def wake(self) -> None:
+        """Messages that had to wait for others may be sent."""
+        self._unsent.wake()
+
     def offer(self, transfer: MessageTransfer) -> None:
         if self.suspicion.waiting and transfer.key in self.suspicion.waiting:
             self._unsent.again.append([transfer])
@@ -147,14 +152,18 @@ class Destination:
 
     def ping(self) -> None:
         """Finds out without a message whether it is available: with an attach, and a ping if that is not refused."""
-        self._wants_ping = not (self._unsent or self.awaits_answer)
+        self._wants_ping = not (self._unsent.has_next() or self.awaits_answer)
 
     def has_work(self) -> bool:
         """Whether there is something to send, or an answer to wait for."""
+        return bool(self._unsent) or self.will_answer()
+
+    def will_answer(self) -> bool:
+        """Whether an answer is to come: to a message that may be sent, to a ping, or to what is in flight."""
         sender = self._sender
         return bool(
             self._wants_ping
-            or self._unsent
+            or self._unsent.has_next()
             or (sender is not None and (sender.results or sender.awaits_answer_since() is not None))
         )
 
@@ -184,7 +193,7 @@ class Destination:
         return (
             suspicion.limit is not None
             and now >= suspicion.not_before
-            and (bool(self._unsent) or self._wants_ping)
+            and (self._unsent.has_next() or self._wants_ping)
             and not self.is_paused
             and isinstance(self.breaker.state_at(now), Available)
         )
@@ -230,7 +239,7 @@ class Destination:
 
     def _leave_if_stuck(self, results: SendResults, now: float) -> None:
         """Leaves pending messages that could not be sent for long: all destinations share one window."""
-        if not (self._unsent or self._wants_ping):
+        if not (self._unsent.has_next() or self._wants_ping):
             return
         if self._stuck_since is None:
             self._stuck_since = now
@@ -275,7 +284,7 @@ class Destination:
                 late, batch = split(batch, lambda transfer: transfer.is_late)
                 expired = Interrupted(LOCK_EXPIRES)
                 results.left += [Left(transfer, expired, may_defer=False) for transfer in late]
-                if not batch:
+                if not self._unsent.may_skip(batch):
                     continue
             size = batch[0].restored.size
             if size > sender.max_size:
@@ -391,6 +400,7 @@ class Destination:
             if len(batch) > 1:
                 self._refused_batches = 0
             results.accepted += batch
+            self._unsent.accepted(batch)
         elif not batch:
             self._fail(error, now)
         elif sent.unknown and self._has_lost_its_link():

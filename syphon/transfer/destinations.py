@@ -14,6 +14,7 @@ from .breaker import BUSY_IN_A_ROW, BackingOff, Rejecting
 from .congestion import Congestion
 from .destination import MOST_THROTTLED, Destination, SendResults, WindowShare
 from .isolation import Isolation
+from .ordered_messages import OrderedUnsent
 from .pump_options import PumpOptions
 from .traces import Traces
 from .window import RateLimiter
@@ -106,7 +107,9 @@ class Destinations:
         """The destination for an entity of the primary, whatever the messages for it name."""
         destination = self._known.get(path.key)
         if destination is None:
-            destination = self._known[path.key] = Destination(path.name, self._options.permanent)
+            destination = self._known[path.key] = Destination(
+                path.name, self._options.permanent, None if self._options.session_order is None else OrderedUnsent()
+            )
             destination.pause(path in self._paused)
         return destination
 
@@ -174,6 +177,11 @@ class Destinations:
                 destination.close()
                 room += 1
         return room
+
+    def wake(self) -> None:
+        """Messages that had to wait for others of their session may be sent."""
+        for destination in self._busy.values():
+            destination.wake()
 
     def take_unsent(self, chosen: Chosen = None) -> Iterator[MessageTransfer]:
         """Removes and yields the messages that were not sent: all, or the chosen ones."""

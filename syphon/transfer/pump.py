@@ -22,7 +22,15 @@ from syphon.model import (
     SyphonError,
     Waits,
 )
-from syphon.servicebus import Arrival, Connection, Namespace, Peeked, Wait, wait_for_traffic
+from syphon.servicebus import (
+    FIRST_OF_PARTITION,
+    Arrival,
+    Connection,
+    Namespace,
+    Peeked,
+    Wait,
+    wait_for_traffic,
+)
 from syphon.time_budget import PACED_TURN, PUMP_TICK, PUMP_TURN
 
 from .batches import MessageTransfer
@@ -32,6 +40,7 @@ from .destination import LOCK_EXPIRES, Destination, SendResults
 from .destinations import DestinationBackoff, Destinations
 from .pump_connections import Sides
 from .pump_options import PERMANENT, PumpOptions
+from .queue_order import QueueOrder, SessionKey
 from .queue_transfer import QueueTransfer
 from .route import Route, from_backlog
 from .settlement import Ended, PumpCounters, wall_clock
@@ -47,6 +56,9 @@ LEAST_IN_FLIGHT = 100
 does not answer would keep all others in the backlog."""
 PACED_AFTER_LEASE = 5.0
 """Seconds after the end of the lease in which messages are still sent that the congestion control holds back."""
+HELD_PART = 4
+"""One part in this many of the first window may be messages that wait for others of their session."""
+PARTITIONED = "The queue is partitioned: its sequence numbers show no order, and session_order needs one."
 STOPPED_TAKING = "The pump had stopped receiving messages."
 NOT_CONNECTED = "The primary is not connected."
 
@@ -135,6 +147,7 @@ class Pump:
             self._now,
             self._wall,
             self,
+            self._session_of,
         )
 
     # --- the loop ------------------------------------------------------------------------------------------------
@@ -315,15 +328,31 @@ class Pump:
                 self._fail(queue, error)
             if queue.take_busy(is_receiving_much):
                 self.source_congestion.busy(now)
+            if queue.order is not None:
+                self._leave_held(queue, queue.order)
         # Messages whose lock has expired, or is about to: they could not be completed after sending.
         for transfer in self.destinations.take_unsent(lambda transfer: transfer.is_late):
             self._leave(transfer, Interrupted(LOCK_EXPIRES))
+
+    def _leave_held(self, queue: QueueTransfer, order: QueueOrder) -> None:
+        """Leaves messages that wait for others of their session which are not here, if they need much of the window.
+
+        Without credit the others could not come.
+        """
+        part = min(self._options.first_window, self._options.window) // (HELD_PART * len(self._served))
+        chosen = order.held(0 if queue.ended is not None else max(1, part))
+        if chosen is not None:
+            for transfer in self.destinations.take_unsent(lambda each: each.queue is queue and chosen(each)):
+                self._leave(transfer, Waits("It waits for an earlier message of its session."))
 
     def _grant(self) -> None:
         for queue in self._served.values():
             queue.deferred.flush()
             if queue.intake.is_lost:
                 self._lose_link(queue)
+            if queue.order is not None and queue.order.has_changed:
+                queue.order.has_changed = False
+                self.destinations.wake()
         if self.stopping:
             return
         open_queues = [queue for queue in self._served.values() if queue.ended is None]
@@ -412,6 +441,8 @@ class Pump:
         """Restored → its destination, or → dead letters with a reason."""
         restored = self._restore(arrival.payload, enqueued_at=None, now=wall, ttl=self._ttl)
         if isinstance(restored, Unrestorable):
+            if queue.order is not None:
+                queue.order.arrived(stamps_of(arrival.payload).sequence_number, None)
             if self._is_filtered_out(arrival):
                 queue.skip(arrival)
             else:
@@ -420,6 +451,12 @@ class Pump:
         queue.locks.learn(restored.stamps.locked_until, wall)
         transfer = MessageTransfer(queue, arrival, restored, len(arrival.payload))
         queue.unsettled.add(transfer)
+        if queue.order is not None:
+            if restored.stamps.sequence_number >= FIRST_OF_PARTITION:
+                queue.abandon(arrival, PARTITIONED)
+                self._fail(queue, SyphonError(PARTITIONED))
+                return
+            queue.order.arrived(restored.stamps.sequence_number, transfer)
         arrival.payload = b""  # it has been restored: once in memory is enough
         if not self._options.messages.matches(restored.destination, restored.stamps.enqueued_at):
             queue.skip(arrival)
@@ -436,6 +473,13 @@ class Pump:
         """Whether the filter excludes a message that cannot be restored. Its destination may still be readable."""
         enqueued_at = stamps_of(arrival.payload).enqueued_at
         return not self._options.messages.matches(destination_of(arrival.payload), enqueued_at)
+
+    def _session_of(self, message: Peeked) -> SessionKey | None:
+        """The session of a message that will be forwarded; None if it has none, or goes to the dead letters."""
+        restored = self._restore(message.payload, enqueued_at=None, now=self._wall(), ttl=self._ttl)
+        if isinstance(restored, Unrestorable) or restored.session_id is None:
+            return None
+        return restored.destination.key, restored.session_id
 
     # --- deferred messages: which of them can be moved -----------------------------------------------------------
 
@@ -462,11 +506,14 @@ class Pump:
         return found is None or found.has_accepted or isinstance(found.state, Rejecting)
 
     def prove(self, destination: str) -> bool:
-        """Finds out whether a destination (its key) is available. False if a message must show it: none has failed."""
+        """Finds out whether a destination (its key) is available. False if a message must show it: none has failed.
+
+        With an order of sessions no message can show it: the one that is received may have to wait for others.
+        """
         found = self.destinations.by_key(destination) if destination else None
-        if found is None or not found.breaker.failures:
+        if found is None or not (found.breaker.failures or self._options.session_order):
             return False
-        if not found.has_work():
+        if not found.will_answer():
             self.destinations.ping(found)
         return True
 

@@ -12,6 +12,7 @@ from syphon.model import (
     NotAllowedByEntity,
     PathPatterns,
     Renames,
+    SessionOrder,
     SyphonError,
     TimeToLive,
 )
@@ -62,6 +63,8 @@ class PumpOptions:
     permanent: frozenset[type[SyphonError]] = PERMANENT
     rate_share: float = DEFAULT_SHARE
     """The share of what a throttled namespace takes that the pump uses."""
+    session_order: SessionOrder | None = None
+    """Whether the order of each session is kept (D21)."""
     limit: int | None = None
     """Messages to receive from all queues, at most."""
     messages: MessageFilter = field(default_factory=MessageFilter)

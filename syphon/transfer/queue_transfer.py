@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from syphon.backlog import stamps_of
-from syphon.model import DestinationBusy, Outcome, Result, SyphonError
-from syphon.servicebus import Arrival, Connection, LinkState, ManagementLinks, Namespace, Settled
+from syphon.model import DestinationBusy, Outcome, Result, SessionOrder, SyphonError
+from syphon.servicebus import Arrival, Connection, LinkState, ManagementLinks, Namespace, Peeked, Settled
 from syphon.time_budget import SETTLED_WITHIN
 
 from .batches import MessageTransfer
@@ -18,6 +18,7 @@ from .deferred import DeferredSource, Movable
 from .intake import Intake
 from .locks import LockKeeper
 from .pump_options import PumpOptions
+from .queue_order import QueueOrder, SessionKey, session_key
 from .settlement import Completions, Ended, PumpCounters, Unsettled
 from .traces import Traces
 from .window import Demand
@@ -48,6 +49,7 @@ class QueueTransfer:
         now: Callable[[], float],
         wall: Callable[[], int],
         movable: Movable,
+        session_of: Callable[[Peeked], SessionKey | None],
     ) -> None:
         self.queue = queue
         self.is_served = False
@@ -61,6 +63,10 @@ class QueueTransfer:
         node = ManagementLinks(source)
         self.deferred = DeferredSource(node, now, movable)
         self.locks = LockKeeper(node, options.lock, self.unsettled.transfers, self._note_refused_request)
+        self.order: QueueOrder | None = None
+        """Which message of each session is next, if the order of sessions is kept."""
+        if options.session_order is not None:
+            self.order = self.unsettled.order = QueueOrder(node, session_of, self.unsettled.by_number, now)
         self.completions = Completions(source, self.unsettled, self.locks, now)
         self._was_busy = self._was_request_refused = False
         """The service has answered busy since the pump last asked: to the queue's link, or to a request about locks."""
@@ -89,6 +95,8 @@ class QueueTransfer:
         self.is_served, self.ended, self.error = True, None, None
         self.intake.last_arrival = self._deep_at = self._now()
         self.deferred.begin(deferred, waiting)
+        if self.order is not None and not self.unsettled.transfers:
+            self.order.reset()
         self.slow_start()
 
     def slow_start(self) -> None:
@@ -166,6 +174,8 @@ class QueueTransfer:
             self._deep_at = now
         elif now - self._deep_at >= SHALLOW_FOR:
             self.deferred.begin_scan()
+        if self.order is not None and connection is not None:
+            self._work_on_order(self.order, connection)
         if connection is not None and credit > 0 and not self.deferred.is_idle and self.intake.is_allowed(connection):
             if self._options.limit is not None and not self.intake.is_drained:
                 self.intake.drain()  # a limit is exact: nothing may arrive beside the requested messages
@@ -174,6 +184,13 @@ class QueueTransfer:
             if self._options.limit is not None:
                 return
         self.intake.grant(max(0, credit - self.deferred.requested))
+
+    def _work_on_order(self, order: QueueOrder, connection: Connection) -> None:
+        if self.intake.is_allowed(connection):
+            order.work(connection)
+        if order.wants_deferred:
+            order.wants_deferred = False
+            self.deferred.scan_if_idle()
 
     # --- locks ---------------------------------------------------------------------------------------------------
 
@@ -208,6 +225,10 @@ class QueueTransfer:
         self.completions.begin(arrival)
 
     def dead_letter(self, arrival: Arrival, reason: str, description: str) -> None:
+        transfer = self.unsettled.transfers[arrival]
+        if self._options.session_order is SessionOrder.STRICT and transfer is not None and session_key(transfer):
+            self.unsettled.finish(arrival, Result.LEFT, f"It holds up its session. {reason}: {description}")
+            return
         if arrival.link.state is not LinkState.OPEN:
             self.unsettled.finish(arrival, Result.LEFT, f"{reason}: {description}")
             return

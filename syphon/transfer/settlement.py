@@ -20,6 +20,7 @@ from syphon.servicebus import RUNTIME, Arrival, Connection, LinkState, Settled
 
 from .batches import MessageTransfer
 from .locks import LockKeeper
+from .queue_order import QueueOrder
 from .traces import Traces
 
 log = logging.getLogger(__name__)
@@ -62,7 +63,9 @@ class Unsettled:
         """Whether a slot of the queue was killed. It may have forwarded what is redelivered now."""
         self.transfers: dict[Arrival, MessageTransfer | None] = {}
         """The messages in flight, oldest first. None: the message cannot be forwarded and only waits to be settled."""
-        self._by_number: dict[int, MessageTransfer] = {}
+        self.order: QueueOrder | None = None
+        """Told what becomes of the messages, if the order of sessions is kept."""
+        self.by_number: dict[int, MessageTransfer] = {}
         """The last delivery of each message that is to be forwarded, by the number that its queue has given it."""
         self._queue = queue
         self._record = record
@@ -87,10 +90,10 @@ class Unsettled:
         self.transfers[transfer.arrival] = transfer
         number = transfer.restored.stamps.sequence_number
         if number:  # 0: the queue has given it none
-            older = self._by_number.get(number)
+            older = self.by_number.get(number)
             if older is not None:
                 older.redelivered = True
-            self._by_number[number] = transfer
+            self.by_number[number] = transfer
 
     def note(self, arrival: Arrival, reason: str) -> None:
         """Keeps the reason of a settlement until the service has confirmed the settlement."""
@@ -106,10 +109,12 @@ class Unsettled:
         duplicate = possible_duplicate or (transfer is not None and transfer.possible_duplicate)
         if transfer is not None:
             number = transfer.restored.stamps.sequence_number
-            if self._by_number.get(number) is transfer:
-                del self._by_number[number]
+            if self.by_number.get(number) is transfer:
+                del self.by_number[number]
             if transfer.trace is not None:
                 self._traces.settle(transfer.trace)
+            if self.order is not None:
+                self.order.finished(transfer, result)
             if self.follows_a_kill and result is Result.FORWARDED and transfer.restored.stamps.delivery_count:
                 duplicate = True
         counters = self.counters

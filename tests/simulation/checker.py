@@ -123,6 +123,12 @@ class Checker:
         """Messages that are neither completed nor dead-lettered."""
         self._patience = self._longest_wait()
         self._quiet_from = {message.id: incident.undisturbed_from(message) for message in incident.messages}
+        self._before = {message.id: incident.earlier_in_session(message) for message in incident.messages}
+        """The messages that each must not overtake."""
+        for name, before in self._before.items():  # what disturbs one of them disturbs it, too
+            self._quiet_from[name] = max(
+                self._quiet_from[name], *(self._quiet_from[each.id] for each in before[-1:]), 0.0
+            )
         self._never = {name for name, quiet in self._quiet_from.items() if quiet == math.inf}
         """The messages that a fault holds up for ever."""
         self._set_ups: list[float] = []
@@ -177,7 +183,16 @@ class Checker:
             copies = story.copies
             if copies:
                 self._judge_copy(story, copies[-1], now)
+            else:
+                self._judge_order(story)
             copies.append(now)
+
+    def _judge_order(self, story: Story) -> None:
+        """The first copy of a message comes after those of the earlier messages of its session (D21)."""
+        for before in self._before[story.message.id]:
+            earlier = self.stories[before.id]
+            if not earlier.copies and earlier.dead is None:
+                self.fail(f"overtaken: {before.id} of session {before.session} by {story.message.id}")
 
     def stored(self, message_id: str) -> None:
         """A destination that detects duplicates has kept a message, and not dropped it."""
@@ -398,7 +413,10 @@ class Checker:
             return (2 if incident.mode is Mode.DRAIN else 1) * (UNDISTURBED + self._opening_links())
         if incident.mode is not Mode.PUMP:
             set_up = LONGEST_SET_UP_PAUSE if incident.mode is Mode.PAIRS and incident.ends_the_pair else 0.0
-            return set_up + LONGEST_PAUSE + 3 * incident.lock + 30.0
+            ordered = LONGEST_PAUSE + 2 * incident.lock if incident.keeps_order else 0.0
+            return set_up + ordered + LONGEST_PAUSE + 3 * incident.lock + 30.0
+        if incident.keeps_order:  # a message may wait for one that waits
+            return 2 * LONGEST_PAUSE + 4 * incident.lock + 30.0
         longest = max((min(fault.lasts, 60.0) for fault in incident.faults), default=0.0)
         pause = min(LONGEST_PAUSE, 45.0 + 2 * longest)
         if any(fault.how in ("lose-reply", "hang") for fault in incident.faults):

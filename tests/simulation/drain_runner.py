@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from syphon.config import PairSettings, SideSettings
 from syphon.control.protocol import HandOver
+from syphon.model import SessionOrder
 from syphon.servicebus import Connection
 from syphon.spark.jobs import JobResult, new_job
 from syphon.transfer import DestinationBackoff, PumpOptions
@@ -47,7 +49,8 @@ class WatchedQueueDrain(QueueDrain):
 class DrainJobs:
     """Jobs on a simulated Spark: as much of `Jobs` as a drain uses."""
 
-    def __init__(self, spark: SimulatedSpark, job_ended: Callable[[], None]) -> None:
+    def __init__(self, spark: SimulatedSpark, job_ended: Callable[[], None], keeps_order: bool) -> None:
+        self._session_order = SessionOrder.KEPT if keeps_order else None
         self._spark = spark
         self._job_ended = job_ended
         self.most_slots = spark.most_slots
@@ -61,6 +64,7 @@ class DrainJobs:
         *,
         rate: float | None,
     ) -> JobResult:
+        options = [replace(each, session_order=self._session_order) for each in options]
         result = self._spark.run(tuple(queues), options, backing_off, new_job())
         self._job_ended()
         return result
@@ -107,7 +111,7 @@ class SimulatedDrain:
             connection.close()
 
     def _run(self) -> None:
-        jobs = DrainJobs(self.spark, self._note_messages)
+        jobs = DrainJobs(self.spark, self._note_messages, self._world.incident.keeps_order)
         self._drain._run(jobs)  # type: ignore[arg-type]  # as much of `Jobs` as a drain uses
         self._drain.finish()
         came_to_its_end = all(queue.state in (DrainState.EMPTY, DrainState.MORE_CAME) for queue in self.queues)

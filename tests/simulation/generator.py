@@ -27,7 +27,7 @@ from .network import GIVE_UP_AFTER
 
 OF_THE_WORKER = (*OF_SPARK, *OF_CONTROL, Kind.KEY_REFUSED)
 """Faults that a pump alone does not have."""
-WITH_OWN_GENERATORS = (Kind.FOREIGN, Kind.FRAGMENT, Kind.GONE, Kind.KNOWN_ID)
+WITH_OWN_GENERATORS = (Kind.ORDER, Kind.FOREIGN, Kind.FRAGMENT, Kind.GONE, Kind.KNOWN_ID)
 OF_THE_PUMP = tuple(kind for kind in Kind if kind not in (*OF_THE_WORKER, *WITH_OWN_GENERATORS))
 SIDES = ("contoso", "contoso-dr")
 BROKER_FAULTS: tuple[tuple[str, str, str, str], ...] = (
@@ -418,7 +418,23 @@ def _fault(
     return SimulatedFault(kind, at, min(lasts, 8.0) if kind is Kind.PAUSE else lasts, side)
 
 
+def _ordered(seed: int, rng: random.Random) -> Incident:
+    """An incident of a pump, a worker or a drain, whose messages have sessions with an order."""
+    incident = rng.choice((_of_a_pump, _of_a_pump, _of_a_worker, _of_a_worker, _of_a_drain))(seed, rng)
+    sessions, share = rng.choice((1, 4, 4, 20)), rng.choice((1.0, 1.0, 0.8))
+    span = rng.choice((0.0, 2.0, 20.0))
+    times = sorted(message.at + span * rng.random() for message in incident.messages)
+    messages = []
+    for message, at in zip(incident.messages, times, strict=True):
+        session = rng.randrange(sessions) if rng.random() < share else None
+        queue = message.queue if session is None else (session + int(message.destination[1:])) % incident.queues
+        named = None if session is None else f"s{session}"
+        messages.append(replace(message, at=at, session=named, queue=queue))
+    return replace(incident, messages=tuple(messages), keeps_order=True, sent_before=frozenset())
+
+
 GENERATORS = {
+    Kind.ORDER: _ordered,
     Kind.THROTTLE: _throttled,
     Kind.FRAGMENT: _with_a_fragment_down,
     Kind.MISSING: _with_dead_destinations,

@@ -68,6 +68,8 @@ class Kind(StrEnum):
     STOPPED = "the worker is stopped and starts again"
     KEY_REFUSED = "the key is refused"
     GONE = "the namespace is gone"
+    ORDER = "the order of sessions"
+    """Not in the list of faults: a generator for the incidents in which sessions have an order (D21)."""
     KNOWN_ID = "an id that is known from elsewhere"
     """Not in the list of faults: the plan of the replays has it (`Elsewhere`)."""
 
@@ -239,6 +241,8 @@ class Incident:
     partitioned: frozenset[str] = field(default_factory=frozenset)
     pairs: tuple[str, ...] = PAIRS[:1]
     """They have equal queues and destinations, and share the slots."""
+    keeps_order: bool = False
+    """No message may overtake an earlier one of its session."""
     replays: ReplayPlan | None = None
     """The messages are dead letters, and this is what is done with them."""
 
@@ -293,6 +297,17 @@ class Incident:
             elif fault.concerns(message.destination):
                 last = max(last, fault.ends_at)
         return last
+
+    def earlier_in_session(self, message: SimulatedMessage) -> tuple[SimulatedMessage, ...]:
+        """The messages that must arrive before it, if sessions have an order."""
+        if not self.keeps_order or message.session is None:
+            return ()
+        session = (message.session, message.destination)
+        return tuple(
+            each
+            for each in self.messages
+            if each.number < message.number and (each.session, each.destination) == session
+        )
 
     def only_disturbs(self, side: str) -> bool:
         """Whether all its faults are those of one namespace, or of the way to it."""

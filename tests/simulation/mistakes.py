@@ -23,16 +23,19 @@ from syphon.control.totals import QueueAttempt, Totals
 from syphon.model import Faulted, Outcome, Result, SyphonError
 from syphon.sender.entity_state import PrimaryEntity
 from syphon.sender.send_flow import SendFlow
-from syphon.servicebus import LinkState, Namespace, RawSender, Sent
+from syphon.servicebus import LinkState, MessageState, Namespace, Peeked, RawSender, Sent
 from syphon.servicebus.frame_socket import FrameSocket
 from syphon.transfer import Congestion, Doorbell, DuplicateWindows, Listener, Replay
 from syphon.transfer.batches import MessageTransfer
 from syphon.transfer.breaker import Breaker, State
+from syphon.transfer.deferred import DeferredSource
 from syphon.transfer.destination import Destination, SendResults
 from syphon.transfer.destinations import Destinations
 from syphon.transfer.intake import Intake
 from syphon.transfer.isolation import Isolation, MessageKey, Suspicion, Verdict
 from syphon.transfer.locks import LockKeeper
+from syphon.transfer.ordered_messages import OrderedUnsent
+from syphon.transfer.queue_order import QueueOrder, SessionKey
 from syphon.transfer.queue_transfer import QueueTransfer
 from syphon.transfer.settlement import Unsettled
 from syphon.transfer.window import Demand, RateLimiter, SharedWindow
@@ -592,4 +595,118 @@ def tells_no_new_id() -> Iterator[None]:
         self.result.new_ids.clear()
 
     with replaced(Replay, "_record", record):
+        yield
+
+
+# --- the order of sessions -------------------------------------------------------------------------------------------
+
+
+def of_order(mode: Mode, first: int) -> Callable[[Callable[[], Iterator[None]]], Mistake]:
+    """A mistake that the incidents with ordered sessions find."""
+    return mistake_in(mode, first, Kind.ORDER)
+
+
+@of_order(Mode.PUMP, 160)
+def takes_gaps_between_numbers_for_nothing() -> Iterator[None]:
+    original = QueueOrder.arrived
+
+    def arrived(self: QueueOrder, number: int, transfer: MessageTransfer | None) -> None:
+        self._covered = max(self._covered, number - 1)
+        original(self, number, transfer)
+
+    with replaced(QueueOrder, "arrived", arrived):
+        yield
+
+
+@of_order(Mode.WORKER, 20)
+def takes_gaps_between_numbers_for_nothing_when_slots_change() -> Iterator[None]:
+    with takes_gaps_between_numbers_for_nothing():
+        yield
+
+
+@of_order(Mode.PUMP, 0)
+def forgets_messages_of_a_session_that_it_has_left() -> Iterator[None]:
+    original = QueueOrder.finished
+
+    def finished(self: QueueOrder, transfer: MessageTransfer, _: Result) -> None:
+        original(self, transfer, Result.FORWARDED)
+
+    with replaced(QueueOrder, "finished", finished):
+        yield
+
+
+@of_order(Mode.PUMP, 100)
+def sends_the_next_batch_of_a_session_before_the_answer() -> Iterator[None]:
+    original = RawSender.send
+
+    def send(self: RawSender[Any], payload: bytes, message_format: int, ticket: Any) -> None:
+        original(self, payload, message_format, ticket)
+        for transfer in ticket:
+            if transfer.queue.order is not None:
+                transfer.queue.order.accepted(transfer)
+                transfer.queue.order.has_changed = True
+
+    with replaced(RawSender, "send", send):
+        yield
+
+
+@of_order(Mode.PUMP, 0)
+def takes_locked_messages_for_gone() -> Iterator[None]:
+    original = QueueOrder._forget_gone
+
+    def forget(self: QueueOrder, key: SessionKey, start: int, last: int | None, _: set[int]) -> None:
+        original(self, key, start, last, set())
+
+    with replaced(QueueOrder, "_forget_gone", forget):
+        yield
+
+
+@of_order(Mode.PUMP, 250)
+def lets_a_session_overtake_its_deferred_messages() -> Iterator[None]:
+    original = QueueOrder._read
+
+    def read(self: QueueOrder, start: int, page: list[Peeked]) -> None:
+        session_of = self._session_of
+        self._session_of = lambda message: None if message.state is MessageState.DEFERRED else session_of(message)
+        original(self, start, page)
+        self._session_of = session_of
+
+    with replaced(QueueOrder, "_read", read):
+        yield
+
+
+@of_order(Mode.PUMP, 235)
+def sends_the_parts_of_a_refused_batch_in_any_order() -> Iterator[None]:
+    def next_batch(
+        self: OrderedUnsent, sender: RawSender[Any], most: int, from_the_middle: bool = False
+    ) -> list[MessageTransfer]:
+        if self.again:
+            return self.first_part(self.again.popleft(), most)
+        return self.pending.next_batch(sender, most)
+
+    with replaced(OrderedUnsent, "next_batch", next_batch):
+        yield
+
+
+@of_order(Mode.PUMP, 1055)
+def waits_for_a_deferred_message_and_does_not_fetch_it() -> Iterator[None]:
+    with replaced(DeferredSource, "scan_if_idle", lambda _: None):
+        yield
+
+
+@of_order(Mode.WORKER, 100385)
+def tries_a_destination_with_a_message_that_has_to_wait() -> Iterator[None]:
+    original = syphon.transfer.pump.Pump.prove
+
+    def prove(self: syphon.transfer.pump.Pump, destination: str) -> bool:
+        found = self.destinations.by_key(destination)
+        return found is not None and bool(found.breaker.failures) and original(self, destination)
+
+    with replaced(syphon.transfer.pump.Pump, "prove", prove):
+        yield
+
+
+@of_order(Mode.PUMP, 360)
+def fills_the_window_with_messages_that_wait() -> Iterator[None]:
+    with replaced(QueueOrder, "held", lambda *_: None):
         yield

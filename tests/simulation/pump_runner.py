@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from syphon.model import Outcome, SyphonError
+from syphon.model import Outcome, SessionOrder, SyphonError
 from syphon.time_budget import PUMP_TICK
 from syphon.transfer import Pump, PumpOptions
 
@@ -88,6 +88,7 @@ class PumpRunner:
             lease=incident.lease,
             grace=10.0,
             linger=incident.linger,
+            session_order=SessionOrder.KEPT if incident.keeps_order else None,
         )
         secondary, primary = simulated_namespace(process, "contoso-dr"), simulated_namespace(process, "contoso")
         outcomes: list[Outcome] = []

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from syphon.control.protocol import HandOver
+from syphon.model import SessionOrder
 from syphon.servicebus import Pair
 from syphon.spark.jobs import JobResult
 from syphon.time_budget import BACKSTOP, DISPATCHER_TURN, LINGER, NOTICING_PAUSE
@@ -100,7 +101,11 @@ class SimulatedWorker:
     ) -> JobResult:
         incident = self._world.incident
         options = PumpOptions(
-            window=incident.window, max_links=incident.max_links, lease=self.lease + BACKSTOP, linger=LINGER
+            window=incident.window,
+            max_links=incident.max_links,
+            lease=self.lease + BACKSTOP,
+            linger=LINGER,
+            session_order=SessionOrder.KEPT if incident.keeps_order else None,
         )
         return self.spark.run(queues, [options], backing_off, job)
 
