@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+from .incident import Kind
 from .results import Record, run_recorded, table
 from .run import explain, run_many
 
@@ -20,6 +21,7 @@ def main() -> int:
     parser.add_argument("--no-shrinking", action="store_true", help="show a failed incident as it was")
     parser.add_argument("--results", type=Path, help="record the runs in this file, and go on where it ends")
     parser.add_argument("--processes", type=int, default=1, help="processes that run incidents, with --results")
+    parser.add_argument("--ordered", action="store_true", help="run incidents whose sessions have an order")
     parser.add_argument("--table", action="store_true", help="print what the file of --results holds, and run nothing")
     given = parser.parse_args()
     if given.table:
@@ -31,18 +33,18 @@ def main() -> int:
     runs = given.runs if given.runs is not None or given.minutes is not None else 2000
     seconds = None if given.minutes is None else 60 * given.minutes
     print(f"from seed {seed}", flush=True)
-    began = time.monotonic()
+    began, kind = time.monotonic(), Kind.ORDER if given.ordered else None
     if given.results is not None:
         summary = run_recorded(given.results, seed, runs or 10**9, given.processes, seconds)
     else:
-        summary = run_many(seed, runs, seconds)
+        summary = run_many(seed, runs, seconds, kind=kind)
     took = time.monotonic() - began
     print(summary)
     print(f"{took:.1f} s, {60 * summary.runs / took:.0f} incidents a minute")
     for failed in list(summary.failed)[:3]:
-        for line in explain(failed, not given.no_shrinking):
+        for line in explain(failed, not given.no_shrinking, kind):
             print(line)
-        print(f"again: make sim SEED={failed} RUNS=1")
+        print(f"again: python -m tests.simulation --seed {failed} --runs 1{' --ordered' * given.ordered}")
     return 1 if summary.failed else 0
 
 

@@ -117,7 +117,7 @@ def run_many(
     summary, began, seed = Summary(), time.monotonic(), first
     with quietly():
         while (runs is None or summary.runs < runs) and (seconds is None or time.monotonic() - began < seconds):
-            incident = generate(seed) if kind is None else GENERATORS[kind](seed, random.Random(seed))
+            incident = incident_of(seed, kind)
             if mode is not None and incident.mode is not mode:
                 seed += 1
                 continue
@@ -139,9 +139,14 @@ def run_many(
     return summary
 
 
-def explain(seed: int, is_to_be_shrunk: bool = True) -> Iterator[str]:
+def incident_of(seed: int, kind: Kind | None) -> Incident:
+    """The incident of a seed: of the generator of a kind, if that is given."""
+    return generate(seed) if kind is None else GENERATORS[kind](seed, random.Random(seed))
+
+
+def explain(seed: int, is_to_be_shrunk: bool = True, kind: Kind | None = None) -> Iterator[str]:
     """The incident of a seed that fails a check: what it consists of, and its last steps."""
-    incident = generate(seed)
+    incident = incident_of(seed, kind)
     with quietly():
         violation = violation_of(incident)
         if violation is None:

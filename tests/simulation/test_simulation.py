@@ -17,12 +17,19 @@ from tests.simulation.shrink import shrink
 from tests.simulation.world import World
 
 RUNS = 200
+ORDERED_RUNS = 100
 
 
 def test_no_incident_breaks_a_promise() -> None:
     summary = run_many(0, RUNS)
     assert summary.failed == {}
     assert summary.runs == RUNS
+
+
+def test_no_incident_breaks_the_order_of_sessions() -> None:  # D21
+    summary = run_many(0, ORDERED_RUNS, kind=Kind.ORDER)
+    assert summary.failed == {}
+    assert summary.runs == ORDERED_RUNS
 
 
 @pytest.mark.parametrize("name", REGRESSIONS)
