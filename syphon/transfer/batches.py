@@ -73,7 +73,7 @@ class PendingMessages:
     def __init__(self) -> None:
         self.batch_limit = MOST
         """How many messages may share one batch."""
-        self._queues: OrderedDict[Key, deque[MessageTransfer]] = OrderedDict()
+        self._queues: OrderedDict[tuple[str | None, ...], deque[MessageTransfer]] = OrderedDict()
         self._count = 0
 
     def __len__(self) -> int:

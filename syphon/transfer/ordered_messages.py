@@ -12,7 +12,6 @@ from collections import deque
 from syphon.servicebus import RawSender
 
 from .batches import ENVELOPE, SECTION, Batch, Chosen, MessageTransfer, PendingMessages, Unsent
-from .breaker import Key
 
 
 class OrderedMessages(PendingMessages):
@@ -20,7 +19,7 @@ class OrderedMessages(PendingMessages):
 
     def __init__(self) -> None:
         super().__init__()
-        self._held: dict[Key, deque[MessageTransfer]] = {}
+        self._held: dict[tuple[str | None, ...], deque[MessageTransfer]] = {}
         """The sessions that wait for a message, which may be in flight."""
 
     def add(self, transfer: MessageTransfer) -> None:
@@ -42,7 +41,7 @@ class OrderedMessages(PendingMessages):
         """Whether a message can be sent now. Sets aside the sessions that wait."""
         while self._queues:
             key, queue = next(iter(self._queues.items()))
-            if next_of(queue):
+            if next_of(queue, 1):
                 return True
             self._held[key] = self._queues.pop(key)
         return False
@@ -61,7 +60,7 @@ class OrderedMessages(PendingMessages):
             count += 1
             if count >= min(most, self.batch_limit):
                 break
-        batch = [queue.popleft() for _ in range(min(count, next_of(queue)))]
+        batch = [queue.popleft() for _ in range(next_of(queue, count))]
         self._count -= len(batch)
         if queue:
             self._queues.move_to_end(key)
@@ -71,14 +70,14 @@ class OrderedMessages(PendingMessages):
 
     def heads(self) -> Batch:
         """The first message of each session that can be sent."""
-        return [queue[0] for queue in self._queues.values() if next_of(queue)]
+        return [queue[0] for queue in self._queues.values() if next_of(queue, 1)]
 
     def wake(self, transfer: MessageTransfer | None = None) -> None:
         """The next message of a session, or of any, may be here."""
         for key in list(self._held) if transfer is None else [_key(transfer)]:
             self._wake(key)
 
-    def _wake(self, key: Key) -> None:
+    def _wake(self, key: tuple[str | None, ...]) -> None:
         queue = self._held.pop(key, None)
         if queue is not None:
             self._queues[key] = queue
@@ -96,12 +95,12 @@ class OrderedUnsent(Unsent):
         self.again = deque()
 
     def has_next(self) -> bool:
-        return any(map(next_of, self.again)) or self.pending.has_next()
+        return any(next_of(batch, 1) for batch in self.again) or self.pending.has_next()
 
     def next_batch(self, sender: RawSender[Batch], most: int, from_the_middle: bool = False) -> Batch:
         while self.again:
             batch = self.again.popleft()
-            count = next_of(batch)
+            count = next_of(batch, len(batch))
             for transfer in batch[count:]:
                 self.pending.add(transfer)
             if count:
@@ -109,7 +108,7 @@ class OrderedUnsent(Unsent):
         return self.pending.next_batch(sender, 1 if from_the_middle else most)
 
     def take_number(self, number: int) -> Batch:
-        heads = [batch[0] for batch in self.again if next_of(batch)] + self.pending.heads()
+        heads = [batch[0] for batch in self.again if next_of(batch, 1)] + self.pending.heads()
         if not heads:
             return []
         chosen = heads[number % len(heads)]
@@ -133,15 +132,15 @@ class OrderedUnsent(Unsent):
         self.pending.wake(batch[0])
 
 
-def next_of(transfers: deque[MessageTransfer] | Batch) -> int:
+def next_of(transfers: deque[MessageTransfer] | Batch, most: int) -> int:
     """How many of these messages, which have one session or none, can be sent together now."""
     order = transfers[0].queue.order
-    return len(transfers) if order is None else order.next_of(transfers)
+    return min(most, len(transfers)) if order is None else order.next_of(transfers, most)
 
 
-def _key(transfer: MessageTransfer) -> Key:
-    """Sessions of several backlog queues are independent, and their numbers cannot be compared."""
-    return transfer.restored.session_id, transfer.queue.queue
+def _key(transfer: MessageTransfer) -> tuple[str | None, ...]:
+    """Messages of several backlog queues, or that name several destinations, are not ordered among each other."""
+    return transfer.restored.session_id, transfer.restored.destination.key, transfer.queue.queue
 
 
 def _number(transfer: MessageTransfer) -> int:

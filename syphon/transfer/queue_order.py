@@ -14,6 +14,7 @@ import logging
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from itertools import islice
 
 from syphon.model import Interrupted, Result, SyphonError, Waits
 from syphon.servicebus import (
@@ -102,19 +103,19 @@ class QueueOrder:
         if key is None:
             return
         self._received[key] -= 1
-        if not self._received[key]:
+        if self._received[key] <= 0:
             del self._received[key]
         if result is not Result.LEFT and self._remove(transfer.restored.stamps.sequence_number, key):
             self.has_changed = True
 
-    def next_of(self, transfers: deque[MessageTransfer] | list[MessageTransfer]) -> int:
+    def next_of(self, transfers: deque[MessageTransfer] | list[MessageTransfer], most: int) -> int:
         """How many of these messages of one session, in the order of their numbers, can be sent together now."""
         key = session_key(transfers[0])
         if key is None:
-            return len(transfers)
+            return min(most, len(transfers))
         numbers = iter(self._known.get(key, ()))
         lowest, count = next(numbers, None), 0
-        for transfer in transfers:
+        for transfer in islice(transfers, most):
             number = transfer.restored.stamps.sequence_number
             if number > self._covered or (lowest is not None and lowest < number):
                 break
@@ -125,7 +126,7 @@ class QueueOrder:
 
     def held(self, most: int) -> Callable[[MessageTransfer], bool] | None:
         """Which messages to leave in the backlog, so that at most so many wait for messages that are not in flight."""
-        held = self._held_sessions()
+        held = set(self._held_sessions())
         if sum(self._received[key] for key in held) <= most:
             return None
         numbers = sorted(number for key in held for number in self._known[key] if number in self._in_flight)

@@ -154,8 +154,8 @@ def explain(seed: int, is_to_be_shrunk: bool = True, kind: Kind | None = None) -
             return
         yield f"seed {seed} fails a check: {violation}"
         if is_to_be_shrunk:
-            kind = _kind(violation)
-            incident = shrink(incident, lambda smaller: _kind(violation_of(smaller) or "") == kind)
+            promise = _kind(violation)
+            incident = shrink(incident, lambda smaller: _kind(violation_of(smaller) or "") == promise)
         steps: deque[str] = deque(maxlen=LAST_STEPS)
         found = violation_of(incident, steps.append)
         yield from incident.describe()
