@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,13 +16,15 @@ import click
 
 from syphon.model import duration, plural, printable
 
-from .output import say, show_table, shown_queues
-from .worker_client import WorkerClient, find_worker, worker_options
+from .output import WIDE, say, show_table, shown_queues, terminal_width
+from .worker_client import NoAnswer, WorkerClient, find_worker, worker_options
 
 if TYPE_CHECKING:
     from syphon.status import PairStatus, SideStatus, WorkerStatus
 
 EVENTS = 8
+MOST_FOLDED = 3
+"""Problems that `--watch` shows on a terminal: the tables must fit below them."""
 COLOURS = {"critical": "red", "warning": "yellow", "notice": "magenta"}
 """By the severity of a problem."""
 
@@ -53,14 +55,30 @@ def status(config_file: Path | None, url: str | None, as_json: bool, watch: bool
     Exit codes: 0 the worker answered · 69 no answer · 77 it rejected the token
     """
     worker = find_worker(config_file, url)
-    while True:
-        _show(worker, as_json, watch)
-        if not watch:
-            return
+    _show(worker, as_json, watch)
+    silent_since: datetime | None = None
+    while watch:
         try:
             time.sleep(every)
+            _show(worker, as_json, watch)
+            silent_since = None
+        except NoAnswer as error:  # the worker may be restarting
+            if silent_since is None or sys.stdout.isatty():
+                silent_since = silent_since or datetime.now(UTC)
+                _show_silence(error, silent_since, as_json)
         except KeyboardInterrupt:
             return
+
+
+def _show_silence(error: NoAnswer, since: datetime, as_json: bool) -> None:
+    def show() -> None:
+        click.secho(f"The worker has not answered since {since:%H:%M:%S} UTC. Waiting for it …", bold=True, fg="red")
+        say(error.format_message())
+
+    if sys.stdout.isatty() and not as_json:
+        _show_page(show)
+    else:
+        error.show()
 
 
 def _show(worker: WorkerClient, as_json: bool, watch: bool) -> None:
@@ -99,77 +117,75 @@ def _show_page(show: Callable[[], None]) -> None:
 
 
 def _show_whole(found: WorkerStatus, folded: bool = False) -> None:
-    """Print the status, the most important parts first. If `folded`, idle queues share one line."""
-    totals, flow = found.totals, found.outlook.flow
+    """Print the status, the most important parts first.
+
+    If `folded`, so that the tables fit on the screen: problems without their remedies, and no queues without messages.
+    """
+    flow = found.outlook.flow
     click.secho(f"syphon {found.version}, {flow.words}, up {span(found.started, found.at)}", bold=True)
-    say(_how_it_goes(found))
-    say(
-        f"Since startup: {totals.forwarded:,} forwarded, {totals.dead_lettered:,} dead-lettered, "
-        f"{totals.possible_duplicates:,} possible duplicates"
-    )
-    for problem in found.problems:
-        say(f"{problem.severity}: {printable(problem.text)}", "  ", fg=COLOURS[problem.severity])
-        say(f"  {printable(problem.remedy)}", "  ")
+    say(found.outlook.headline, bold=True)
+    say(_numbers(found))
+    most = MOST_FOLDED if folded else len(found.problems)
+    for problem in found.problems[:most]:
+        text = f"{problem.severity}: {printable(problem.text)}"
+        if folded:
+            text = _cut(text, (terminal_width() or WIDE) - 2)
+        say(f"  {text}", "  ", fg=COLOURS[problem.severity])
+        if not folded:
+            say(f"  {printable(problem.remedy)}", "  ")
+    if folded and found.problems:
+        more = len(found.problems) - most
+        others = f"{plural(more, 'more problem')}; w" if more > 0 else "W"
+        say(f"  {others}hat to do: syphon status without --watch")
     for pair in found.pairs:
         _show_pair(pair, found.at, folded)
-    click.echo()
+    if not folded:
+        click.echo()
     for event in found.events[:EVENTS]:
         times = f" ({event.times} times)" if event.times > 1 else ""
         colour = {"error": "red", "warning": "yellow"}.get(event.level)
-        say(f"{event.at.astimezone():%H:%M:%S}  {printable(event.text)}{times}", " " * 10, fg=colour)
+        say(f"{event.at:%H:%M:%S}Z  {printable(event.text)}{times}", " " * 11, fg=colour)
 
 
-def _how_it_goes(found: WorkerStatus) -> str:
-    """The numbers an operator wants first. An unknown number is omitted, not shown as zero."""
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else f"{text[: room - 1]}…"
+
+
+def _numbers(found: WorkerStatus) -> str:
+    """The numbers of the page's tiles. An unknown number is a dash, not zero."""
     outlook = found.outlook
-    parts = [f"{sum(pair.per_second for pair in found.pairs):,.0f} forwarded/s"]
-    parts += [
-        f"{pair.name} limited to {pair.rate_limit:,.0f}/s because the {pair.rate_limit_set_by} throttles"
-        for pair in found.pairs
-        if pair.rate_limit is not None and pair.rate_limit_set_by in ("primary", "secondary")
+    per_second = sum(pair.per_second for pair in found.pairs)
+    in_flight = sum(queue.in_flight for pair in found.pairs for queue in pair.queues)
+    counted = f" (counted {span(outlook.counted, found.at)} ago)" if outlook.counted is not None else ""
+    parts = [
+        f"Forwarded/s {per_second:,.0f}",
+        f"Backlog {_known(outlook.left)}{counted}",
+        f"Stuck {f'≥ {outlook.stuck:,}' if outlook.stuck else '–'}",
+        f"ETA {'–' if outlook.seconds is None else duration(round(outlook.seconds))}",
+        f"Dead letters {_known(outlook.dead_letters)}",
+        f"In flight {in_flight:,}",
+        f"Possible duplicates {found.totals.possible_duplicates:,}",
     ]
-    if outlook.left is not None:
-        parts.append(f"{outlook.left:,} waiting in the backlog")
-    if outlook.stuck:
-        parts.append(f"at least {outlook.stuck:,} of them blocked")
-    if outlook.seconds is not None:
-        rest = " (without blocked)" if outlook.stuck else ""
-        parts.append(f"about {duration(round(outlook.seconds))} to empty{rest}")
-    if outlook.dead_letters is not None:
-        parts.append(plural(outlook.dead_letters, "dead letter"))
-    return "; ".join(parts)
+    return " · ".join(parts)
+
+
+def _known(number: int | None) -> str:
+    return "–" if number is None else f"{number:,}"
 
 
 def _show_pair(pair: PairStatus, now: datetime, folded: bool) -> None:
     click.echo()
-    click.secho(f"{pair.name}{', paused' if pair.paused else ''}", bold=True)
+    limit = ""
+    if pair.rate_limit is not None and pair.rate_limit_set_by in ("primary", "secondary"):
+        limit = f", at most {pair.rate_limit:,.0f}/s: the {pair.rate_limit_set_by} throttles"
+    click.secho(f"{pair.name}{', paused' if pair.paused else ''}{limit}", bold=True)
     for role, side in (("secondary", pair.secondary), ("primary", pair.primary)):
         colour = "green" if side.connected else "yellow" if side.state == "starting" else "red"
-        say(f"  {role:<9} {side.host}  {_side(side, now)}", " " * 12, fg=colour)
-    names = shown_queues([queue.name for queue in pair.queues])
-    busy = [queue.in_flight or queue.left != 0 or queue.reason or round(queue.per_second) for queue in pair.queues]
-    rows = [
-        (
-            name,
-            queue.state,
-            queue.in_flight,
-            round(queue.per_second),
-            "?" if queue.left is None else queue.left,
-            span(queue.oldest, now),
-            queue.totals.forwarded,
-            queue.totals.dead_lettered,
-        )
-        for name, queue, is_busy in zip(names, pair.queues, busy, strict=True)
-        if is_busy or not folded
-    ]
-    click.echo()
-    if rows:
-        titles = ("queue", "state", "in flight", "per second", "waiting", "oldest", "forwarded", "dead-lettered")
-        show_table(titles, rows, "  ")
-    if quiet := len(pair.queues) - len(rows):
-        say(f"  {plural(quiet, 'backlog queue')}, empty when last counted")
+        text = f"{role:<9} {side.host}  {_side(side, now)}"
+        say(f"  {_cut(text, (terminal_width() or WIDE) - 2) if folded else text}", " " * 12, fg=colour)
     if pair.destinations:
-        click.echo()
+        if not folded:
+            click.echo()
         show_table(
             ("destination", "state", "for", "retry in", "waiting", "forwarded", "dead-lettered"),
             [
@@ -186,6 +202,29 @@ def _show_pair(pair: PairStatus, now: datetime, folded: bool) -> None:
             ],
             "  ",
         )
+    names = shown_queues([queue.name for queue in pair.queues])
+    busy = [queue.in_flight or queue.left != 0 or queue.reason or round(queue.per_second) for queue in pair.queues]
+    rows = [
+        (
+            name,
+            queue.state,
+            queue.in_flight,
+            round(queue.per_second),
+            "?" if queue.left is None else queue.left,
+            span(queue.oldest, now),
+            queue.totals.forwarded,
+            queue.totals.dead_lettered,
+        )
+        for name, queue, is_busy in zip(names, pair.queues, busy, strict=True)
+        if is_busy or not folded
+    ]
+    if not folded:
+        click.echo()
+    if rows:
+        titles = ("queue", "state", "in flight", "per second", "waiting", "oldest", "forwarded", "dead-lettered")
+        show_table(titles, rows, "  ")
+    if quiet := len(pair.queues) - len(rows):
+        say(f"  {plural(quiet, 'backlog queue')}, empty when last counted")
 
 
 def _side(side: SideStatus, now: datetime) -> str:
@@ -198,9 +237,5 @@ def span(since: datetime | None, until: datetime | None) -> str | None:
     """Format the time between two moments for people."""
     if since is None or until is None:
         return None
-    seconds = max(0, round((until - since).total_seconds()))
-    if seconds < 90:
-        return f"{seconds} s"
-    if seconds < 5400:
-        return f"{round(seconds / 60)} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{round(seconds / 86_400)} days"
+    seconds = max(0, int((until - since).total_seconds()))
+    return duration(seconds if seconds < 60 else seconds // 60 * 60) if seconds else "0 s"

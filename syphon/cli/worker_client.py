@@ -8,7 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 TOKEN = "SYPHON_STATUS_TOKEN"  # noqa: S105 - the name of a variable
 
 
+class NoAnswer(click.ClickException):
+    """No worker answers. click prints the message and ends the command with the exit code."""
+
+    exit_code = ExitCode.UNAVAILABLE
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(self.format_message(), file=file, err=file is None)
+
+
 class WorkerClient(NamedTuple):
     """The address and the token of a worker's status server."""
 
@@ -33,7 +42,7 @@ class WorkerClient(NamedTuple):
         return f"WorkerClient({self.url})"
 
     def ask(self, path: str, change: dict[str, str] | None = None) -> bytes:
-        """Return the worker's answer. If there is none, print why on stderr and exit."""
+        """Return the worker's answer. Raises NoAnswer; if the worker rejects the request, print why and exit."""
         headers = {"X-Syphon": "command"}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
@@ -55,10 +64,10 @@ class WorkerClient(NamedTuple):
             raise SystemExit(code) from None
         except (OSError, ValueError) as error:
             why = getattr(error, "reason", error)
-            click.echo(
-                f"No answer from a worker at {self.url}: {why}. Is it running? Use --url for another address.", err=True
-            )
-            raise SystemExit(ExitCode.UNAVAILABLE) from None
+            why = why.strerror or why if isinstance(why, OSError) else why
+            raise NoAnswer(
+                f"No answer from a worker at {self.url}: {why}. Is it running? Use --url for another address."
+            ) from None
 
 
 def worker_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -91,13 +91,19 @@ def _headline(found: Outlook, pairs: Sequence[PairStatus], at: datetime) -> str:
     if outages:
         return _outage(found, pairs, outages, at)
     rate = sum(pair.per_second for pair in pairs)
+    limits = [pair.rate_limit_set_by for pair in pairs if pair.rate_limit_set_by in ("primary", "secondary")]
     moving = f"Forwarding {_rate(rate)}" if rate >= SLOWEST else "Forwarding"
+    moving += f" (the {limits[0]} throttles)" if limits else ""
     if found.flow is MessageFlow.FLOWING:
         # Rounded up: a promise that is kept early is better.
         seconds = found.seconds if found.seconds is None or found.seconds < 60 else found.seconds + 59
         end = "" if seconds is None else f"; empty in about {duration(_whole(seconds))}"
         return f"{moving}{end}. {_backlog(found, at)}".rstrip()
     nothing = found.flow is MessageFlow.BLOCKED
+    buried = sum(pair.dead_lettered_per_second for pair in pairs)
+    if buried and not found.stuck:
+        some = "No message arrives: all" if nothing else f"{moving}, but some messages"
+        return f"{some} go to the dead letters ({_rate(buried)}). {_backlog(found, at)}".rstrip()
     subject = "No message can be forwarded" if nothing else f"{moving}, but some messages cannot move"
     stuck = f": at least {found.stuck:,} {'is' if found.stuck == 1 else 'are'} stuck" if found.stuck else ""
     return f"{subject}{stuck}. {_backlog(found, at)}".rstrip()

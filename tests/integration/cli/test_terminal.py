@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import socket
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from syphon.ledger.ledger import Ledger
 from syphon.model.exit_codes import ExitCode
+from syphon.status.snapshot import BacklogQueueState, DestinationState
+from tests.integration.status.test_diagnosis import destination, pair, queue
+from tests.integration.status.test_page import status
 from tests.support import ledger_incident
 from tests.support.cli_process import run_syphon
 from tests.support.status_server import served
@@ -46,6 +50,41 @@ def test_a_status_that_is_watched_keeps_its_headline(columns: int, lines: int) -
         assert columns == 80 or any(line.split()[:1] == [name] for line in shown.lines), shown.text
         shown.press(b"\x03")
         assert shown.wait(WITHIN) == 0
+
+
+def test_a_status_that_is_watched_has_room_for_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    problems = [
+        destination(f"d{number}", DestinationState.BACKING_OFF, left=9, error="DestinationFull") for number in range(4)
+    ]
+    queues = [
+        queue(0, left=7_942, state=BacklogQueueState.WORKING),
+        *(queue(number, left=0) for number in range(1, 10)),
+    ]
+    found = status(pair(per_second=6.0, queues=queues, destinations=problems))
+    with served() as here:
+        monkeypatch.setattr(here.observer, "current", lambda: found)
+        with terminal([*SYPHON, "status", "--url", f"http://127.0.0.1:{here.port}", "--watch"], 80, 24) as shown:
+            eventually(lambda: shown.lines[0].startswith("syphon "), lambda: shown.text, WITHIN)
+            eventually(lambda: any(line.split()[:1] == ["…/0"] for line in shown.lines), lambda: shown.text, WITHIN)
+            assert shown.lines[1].startswith("Forwarding 6/s, but some messages cannot move: at least 36 are stuck.")
+            assert any(line.split()[:3] == ["d3", "backing", "off"] for line in shown.lines), shown.text
+            assert "  1 more problem; what to do: syphon status without --watch" in shown.lines
+            shown.press(b"\x03")
+            assert shown.wait(WITHIN) == 0
+
+
+def test_a_status_that_is_watched_outlives_a_restart_of_the_worker() -> None:
+    with ExitStack() as stack:
+        with served() as here:
+            address = f"127.0.0.1:{here.port}"
+            command = [*SYPHON, "status", "--url", f"http://{address}", "--watch", "--every", "0.5"]
+            shown = stack.enter_context(terminal(command))
+            eventually(lambda: shown.lines[0].startswith("syphon "), lambda: shown.text, WITHIN)
+        eventually(lambda: shown.lines[0].startswith("The worker has not answered"), lambda: shown.text, WITHIN)
+        with served(listen=address):
+            eventually(lambda: shown.lines[0].startswith("syphon "), lambda: shown.text, WITHIN)
+            shown.press(b"\x03")
+            assert shown.wait(WITHIN) == 0
 
 
 def test_ctrl_c_in_the_start_of_a_command_ends_it_as_a_shell_expects(tmp_path: Path) -> None:

@@ -258,6 +258,14 @@ def test_a_worker_that_starts_or_has_nothing_to_do_has_no_problem() -> None:
             "No message can be forwarded: at least 7,220 are stuck. 7,220 messages are safe in the backlog.",
         ),
         ([pair(paused=True)], "Paused by the operator."),
+        (
+            [pair(dead_lettered_per_second=200.0, destinations=[REFUSED])],
+            "No message arrives: all go to the dead letters (200/s).",
+        ),
+        (
+            [pair(per_second=50.0, rate_limit=60.0, rate_limit_set_by="primary", queues=[queue(left=9)])],
+            "Forwarding 50/s (the primary throttles); empty in about 200 ms. 9 messages are safe in the backlog.",
+        ),
     ],
 )
 def test_one_sentence_says_what_matters_first(pairs: list[PairStatus], headline: str) -> None:  # X7
