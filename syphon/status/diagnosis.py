@@ -97,7 +97,7 @@ def _headline(found: Outlook, pairs: Sequence[PairStatus], at: datetime) -> str:
     if found.flow is MessageFlow.FLOWING:
         # Rounded up: a promise that is kept early is better.
         seconds = found.seconds if found.seconds is None or found.seconds < 60 else found.seconds + 59
-        end = "" if seconds is None else f"; empty in about {duration(_whole(seconds))}"
+        end = "" if seconds is None else f"; empty in about {duration(max(1, _whole(seconds)))}"
         return f"{moving}{end}. {_backlog(found, at)}".rstrip()
     nothing = found.flow is MessageFlow.BLOCKED
     buried = sum(pair.dead_lettered_per_second for pair in pairs)

@@ -264,7 +264,7 @@ def test_a_worker_that_starts_or_has_nothing_to_do_has_no_problem() -> None:
         ),
         (
             [pair(per_second=50.0, rate_limit=60.0, rate_limit_set_by="primary", queues=[queue(left=9)])],
-            "Forwarding 50/s (the primary throttles); empty in about 200 ms. 9 messages are safe in the backlog.",
+            "Forwarding 50/s (the primary throttles); empty in about 1 s. 9 messages are safe in the backlog.",
         ),
     ],
 )
