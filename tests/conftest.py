@@ -29,7 +29,7 @@ settings.load_profile("patient")
 
 hear_signals()
 
-# An archive of Spark's JVM that is there halves each of the many starts; to make one is no work for a test.
+# An existing archive of Spark's JVM halves each of the many starts; to make one is no work for a test.
 os.environ.setdefault("SYPHON_JVM_ARCHIVE", "use")
 
 

@@ -1,4 +1,4 @@
-"""What a pump has in hand is bounded in bytes, too: large messages do not fill the memory."""
+"""Messages in flight are bounded in bytes, too: large messages do not fill the memory."""
 
 from __future__ import annotations
 

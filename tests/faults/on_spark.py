@@ -23,9 +23,9 @@ from tests.support.processes import FAULTED_WITHIN, HAS_RECEIVED, STOPPED_WITHIN
 from tests.support.spark_cluster import cluster
 from tests.support.waiting import eventually
 
-IN_HAND = 100
-"""The messages that a transfer at this rate may have in hand: those of one second."""
-UNREPORTED = 2 * IN_HAND
+IN_FLIGHT = 100
+"""The messages that a transfer at this rate may have in flight: those of one second."""
+UNREPORTED = 2 * IN_FLIGHT
 """A slot reports once a second (D7). Messages that it forwards later are unreported if it is killed."""
 SILENT_FOR = 5
 """Seconds without an answer of the driver after which a slot stops (D7)."""
@@ -37,12 +37,12 @@ CLAIM = "Every delivery is accounted for"
 class OnSpark(Scenario):
     """A scenario with a command on Spark."""
 
-    volume, rate = 600, IN_HAND
+    volume, rate = 600, IN_FLIGHT
     starts_within = 240.0
     loads_before = True
 
     def allowed_duplicates(self, summary: Summary | None) -> int:
-        return summary.possible_duplicates if summary is not None else IN_HAND + self.extra_duplicates()
+        return summary.possible_duplicates if summary is not None else IN_FLIGHT + self.extra_duplicates()
 
 
 class OnDrain(OnSpark):
@@ -138,7 +138,7 @@ class EndedBeforeCompletion(OnDrain):
         return self.uncompleted
 
     def verify(self, verdict: Verdict, summary: Summary | None) -> None:
-        assert verdict.duplicates > 0, "messages that were accepted and not completed come again"
+        assert verdict.duplicates > 0, "messages that were accepted and not completed are redelivered"
 
 
 class PythonWorkersEnded(OnDrain):
@@ -170,14 +170,14 @@ class PythonWorkersEnded(OnDrain):
         return summary
 
     def allowed_duplicates(self, summary: Summary | None) -> int:
-        return super().allowed_duplicates(summary) + self.times * IN_HAND
+        return super().allowed_duplicates(summary) + self.times * IN_FLIGHT
 
     def unreported(self) -> int:
         return self.times * UNREPORTED
 
 
 class StoppedMidBatch(OnRun):
-    number, title = 3, "SIGTERM mid-batch: finished or given back, no duplicates, exit 0"
+    number, title = 3, "SIGTERM mid-batch: finished or released, no duplicates, exit 0"
 
     def has_taken_effect(self, running: Running) -> bool:
         assert self.site.moved() < self.volume, "it was too late to be in the middle"
@@ -202,7 +202,7 @@ class SecondSignal(OnRun):
         return None
 
     def extra_duplicates(self) -> int:
-        return IN_HAND
+        return IN_FLIGHT
 
 
 class OutagesOneAfterAnother(OnRun):
@@ -230,7 +230,7 @@ class OutagesOneAfterAnother(OnRun):
         return self.site.moved() > self.before
 
     def extra_duplicates(self) -> int:
-        return 2 * IN_HAND  # a connection was cut twice, and messages in flight are sent again
+        return 2 * IN_FLIGHT  # a connection was cut twice, and messages in flight are sent again
 
 
 class PrimarySilent(OnRun):
@@ -250,7 +250,7 @@ class PrimarySilent(OnRun):
         return self.site.moved() > self.before
 
     def extra_duplicates(self) -> int:
-        return IN_HAND  # it is unknown whether the messages in flight have arrived
+        return IN_FLIGHT  # it is unknown whether the messages in flight have arrived
 
 
 class LedgerDiskFull(OnDrain):
@@ -334,7 +334,7 @@ class ExecutorEnded(OnDrain):
         return summary
 
     def allowed_duplicates(self, summary: Summary | None) -> int:
-        return super().allowed_duplicates(summary) + IN_HAND
+        return super().allowed_duplicates(summary) + IN_FLIGHT
 
     def unreported(self) -> int:
         return UNREPORTED
@@ -403,10 +403,10 @@ class JvmKilled(OnDrain):
         return summary
 
     def allowed_duplicates(self, summary: Summary | None) -> int:
-        return super().allowed_duplicates(summary) + IN_HAND
+        return super().allowed_duplicates(summary) + IN_FLIGHT
 
     def unreported(self) -> int:
-        return UNREPORTED + SILENT_FOR * IN_HAND
+        return UNREPORTED + SILENT_FOR * IN_FLIGHT
 
 
 class JvmKilledUnderWorker(OnRun):
@@ -432,7 +432,7 @@ class JvmKilledUnderWorker(OnRun):
         return None
 
     def extra_duplicates(self) -> int:
-        return IN_HAND
+        return IN_FLIGHT
 
 
 class FreezesTheJvm(Scenario):
@@ -472,7 +472,7 @@ class JvmFrozenUnderWorker(FreezesTheJvm, OnRun):
 class TerminalClosed(OnDrain):
     """The terminal of a drain is closed: it ends as with SIGTERM, and writing to the terminal is no error."""
 
-    number, title = 28, "terminal of a drain closed: in hand is finished, exit as with SIGTERM"
+    number, title = 28, "terminal of a drain closed: messages in flight are finished, exit as with SIGTERM"
 
     def start(self) -> Running:
         self.terminal = Terminal()

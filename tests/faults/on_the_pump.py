@@ -491,7 +491,7 @@ class Outage(Scenario):
     def has_taken_effect(self, running: Running) -> bool:
         """The transfer has noticed the outage before it was done."""
         assert self.site.moved() < len(self.site.acknowledged), "it was too late to be in the middle"
-        return all(f"{name} is out of reach" in running.said for name in self.sides)
+        return all(f"{name} is unreachable" in running.said for name in self.sides)
 
     def heal(self) -> None:
         for name in self.sides:

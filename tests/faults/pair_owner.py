@@ -58,7 +58,7 @@ def keep_open(side: Namespace) -> None:
 def state_of(side: Namespace) -> str:
     if side.has_ended:
         return str(side.status)
-    return "out of reach" if side.error is not None else "opened"
+    return "unreachable" if side.error is not None else "opened"
 
 
 if __name__ == "__main__":

@@ -29,9 +29,9 @@ from syphon.transfer import destination
 from syphon.transfer.pump import PERMANENT, Ended, Pump, PumpOptions
 from tests.faults.environment import PRIMARY, SECONDARY
 
-FOR_EVER = 1e9
+FOREVER = 1e9
 WINDOW = 200
-"""The messages that it may have in hand. When it is killed, no more than these can arrive twice."""
+"""The messages that it may have in flight. When it is killed, no more than these can arrive twice."""
 
 
 def main(options: dict[str, Any]) -> int:
@@ -51,10 +51,10 @@ def main(options: dict[str, Any]) -> int:
     )
     bounds = PumpOptions(
         window=options.get("window", WINDOW),
-        quiet=FOR_EVER,
+        quiet=FOREVER,
         lease=None,
         grace=10.0,
-        linger=FOR_EVER,
+        linger=FOREVER,
         lock=options["lock"],
         permanent=PERMANENT | {type(error_named(name, "")) for name in options.get("give_up", ())},
     )
@@ -75,7 +75,7 @@ def main(options: dict[str, Any]) -> int:
             for name, side in ((PRIMARY, primary), (SECONDARY, secondary)):
                 if side.error is not None and name not in missed:
                     missed.add(name)
-                    print(f"{name} is out of reach", file=sys.stderr, flush=True)
+                    print(f"{name} is unreachable", file=sys.stderr, flush=True)
     except SyphonError as caught:
         error = caught
     for side in (secondary, primary):

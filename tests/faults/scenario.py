@@ -150,7 +150,7 @@ class Scenario:
             self.site.control(name, "DELETE", "faults")
 
     def allowed_duplicates(self, summary: Summary | None) -> int:
-        """How many duplicates there may be: those reported, or all messages in hand if the transfer was killed."""
+        """How many duplicates there may be: those reported, or all messages in flight if the transfer was killed."""
         return summary.possible_duplicates if summary is not None else WINDOW + self.extra_duplicates()
 
     def extra_duplicates(self) -> int:

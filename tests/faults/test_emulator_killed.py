@@ -76,7 +76,7 @@ def emulator(tmp_path: Path) -> Iterator[Killable]:
 
 
 def client_of(connection_string: str) -> ServiceBusClient:
-    # Without retries: so a message that is there twice was doubled by the emulator.
+    # Without retries: so a message that exists twice was doubled by the emulator.
     return ServiceBusClient.from_connection_string(connection_string, retry_total=0)
 
 

@@ -70,12 +70,12 @@ def test_the_open_side_is_faulted_five_seconds_after_its_partner(tmp_path: Path)
         owner.tells("secondary", "opened")
 
         first.stop(signal.SIGKILL)  # an outage, not a fault
-        owner.tells("primary", "out of reach")
+        owner.tells("primary", "unreachable")
         second = stack.enter_context(primary.running(KEYS[0]))
         owner.tells("primary", "opened")
 
         second.stop(signal.SIGKILL)
-        owner.tells("primary", "out of reach")
+        owner.tells("primary", "unreachable")
         stack.enter_context(primary.running(KEYS[1]))
         fault = owner.tells("primary", "faulted")
         assert "credentials were refused" in fault["why"]

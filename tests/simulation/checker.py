@@ -45,11 +45,11 @@ that it waits for meanwhile."""
 
 
 UNANSWERED = 65.0
-"""Seconds until a link is closed on which an answer does not come, and everything that is under way with it."""
+"""Seconds until a link without an answer is closed, and everything that is in flight with it."""
 CALM = 5.0
 """Seconds for which an incident goes on when everything has arrived: nothing more may happen to a message."""
 IN_PEACE = 75.0
-"""The same if a fault holds up others for ever: longer than a lock, and than most back-offs."""
+"""The same if a fault holds up others forever: longer than a lock, and than most back-offs."""
 PROVEN_WITHIN = 120.0
 """Seconds within which a drain has proven that a backlog is empty."""
 RETURNED_WITHIN = FAILOVER + PING + 2 * OPERATION_TIMEOUT
@@ -118,7 +118,7 @@ class Checker:
         self._holding_up = [fault for fault in incident.faults if fault.holds_up]
         self._on_the_way = incident.latency + incident.jitter + 0.02
         """Seconds from the sending of a message to its arrival."""
-        self._most_in_hand = incident.window + self._credit_on_the_way()
+        self._most_in_flight = incident.window + self._credit_on_the_way()
         self.waiting = len(incident.messages)
         """Messages that are neither completed nor dead-lettered."""
         self._patience = self._longest_wait()
@@ -130,7 +130,7 @@ class Checker:
                 self._quiet_from[name], *(self._quiet_from[each.id] for each in before[-1:]), 0.0
             )
         self._never = {name for name, quiet in self._quiet_from.items() if quiet == math.inf}
-        """The messages that a fault holds up for ever."""
+        """The messages that a fault holds up forever."""
         self._set_ups: list[float] = []
         """When this life of the worker set the pair up."""
         self._settled_at: float | None = None
@@ -150,7 +150,7 @@ class Checker:
     # --- what the brokers see ------------------------------------------------------------------------------------
 
     def failure(self, entity: str = "*") -> None:
-        """Something failed that can cause a second copy of the messages under way."""
+        """Something failed that can cause a second copy of the messages in flight."""
         self.failures.append((self._now(), self._now(), entity))
 
     def received(self, message_id: str) -> None:
@@ -158,11 +158,11 @@ class Checker:
         story.received += 1
         story.lock_ended = None
 
-    def lock_ended(self, message_id: str, is_in_hand: bool) -> None:
-        """The lock of a message has run out. A pump that has it in hand renews it, if the secondary lets it."""
+    def lock_ended(self, message_id: str, is_in_flight: bool) -> None:
+        """The lock of a message has expired. A pump that has it in flight renews it, if the secondary lets it."""
         self.stories[message_id].lock_ended = self._now()
-        if is_in_hand and self._renewals_work:
-            self.fail(f"no renewal: the lock of {message_id} ran out, and the pump had it in hand")
+        if is_in_flight and self._renewals_work:
+            self.fail(f"no renewal: the lock of {message_id} expired while the pump had it in flight")
 
     def accepted(self, destination: str, messages: list[Any]) -> None:
         now = self._now()
@@ -215,11 +215,11 @@ class Checker:
         return latest + self._on_the_way
 
     def _judge_copy(self, story: Story, before: float, now: float) -> None:
-        """A further copy needs a failure since the copy before it, and failures must not go on for ever."""
+        """A further copy needs a failure since the copy before it, and failures must not go on forever."""
         name, destination = story.message.id, story.message.destination
         if destination in self.incident.detects_duplicates:
             return  # the destination drops it
-        since = before - self.incident.lock  # a failure counts that began while it was under way
+        since = before - self.incident.lock  # a failure counts that began while it was in flight
         if not any(
             end >= since and start <= now and entity in ("*", destination) for start, end, entity in self.failures
         ):
@@ -227,7 +227,7 @@ class Checker:
         quiet = self._quiet_from[name]
         if now > quiet + self._patience:
             self.fail(f"copy {len(story.copies) + 1} of {name}, {now - quiet:.0f} s after the last fault")
-        # Each pump that receives it has to find the culprit anew.
+        # Each pump that receives it has to find the message to blame again.
         if len(story.copies) >= MOST_COPIES * story.received and self._is_bystander(story):
             self.fail(f"copy {len(story.copies) + 1} of {name} for {destination}, because others fail")
 
@@ -302,15 +302,15 @@ class Checker:
 
     def turned(self, pump: Pump, outcomes: int) -> None:
         """A pump has turned; it has recorded so many outcomes."""
-        in_hand = received = ended = 0
+        in_flight = received = ended = 0
         for queue in pump.queues.values():  # and not `pump.counters`: this is called most, and the sum of all is slow
             counters = queue.counters
-            in_hand += counters.in_flight
+            in_flight += counters.in_flight
             received += counters.received
             ended += counters.forwarded + counters.dead_lettered + counters.left
-        if in_hand > self._most_in_hand:
-            self.fail(f"{in_hand} messages in hand, and the window is {self.incident.window}")
-        if received != ended + in_hand:
+        if in_flight > self._most_in_flight:
+            self.fail(f"{in_flight} messages in flight, and the window is {self.incident.window}")
+        if received != ended + in_flight:
             self.fail(f"the account does not balance: {pump.counters}")
         if outcomes != ended:
             self.fail(f"{outcomes} outcomes are on record, and the counters are {pump.counters}")
@@ -375,7 +375,7 @@ class Checker:
                     self.fail(f"five-second rule: {side.name} was faulted {took:.2f} s after {partner.name}")
 
     def _stood_still_since(self, since: float) -> float:
-        """Seconds for which a process may have stood still since then."""
+        """Seconds for which a process may have been paused by the OS since then."""
         pauses = (fault for fault in self.incident.faults if fault.kind is Kind.PAUSE and fault.at < self._now())
         return sum(max(0.0, fault.ends_at - max(fault.at, since)) for fault in pauses)
 
@@ -508,7 +508,7 @@ class Checker:
         if last > (most := came + DISCOVERY + len(stories) / (LEAST_SHARE * rate)):
             self.fail(f"slow: {len(stories)} messages at {rate:.0f}/s took {last:.0f} s, and {most:.0f} are enough")
         receives = sum(story.received for story in stories)
-        # At the end of a lease a slot gives back what it cannot send within seconds: at least a hundred are in flight.
+        # At the end of a lease a slot releases what it cannot send within seconds: at least a hundred are in flight.
         leases = 1 + last / 60.0
         if receives > 1.1 * len(stories) + leases * self.incident.slots * 100:
             self.fail(f"received again: {receives} receives of {len(stories)} messages")

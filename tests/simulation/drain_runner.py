@@ -171,9 +171,9 @@ class DrainRunner:
         if self._drain is not None and not strike_spark(self._drain.spark, fault):
             self._drain.stopping.set()
 
-    def is_in_hand(self, lock_token: bytes) -> bool:
+    def is_in_flight(self, lock_token: bytes) -> bool:
         attempts = [attempt for drain in self._lives for attempt in drain.spark.all_attempts]
-        return any(attempt.is_in_hand(lock_token) for attempt in attempts)
+        return any(attempt.is_in_flight(lock_token) for attempt in attempts)
 
     def end(self) -> None:
         for drain in self._lives:

@@ -95,7 +95,7 @@ def generate(seed: int) -> Incident:
 
 
 def _throttled(seed: int, rng: random.Random) -> Incident:
-    """A namespace that throttles from the beginning and for ever, with or without other clients."""
+    """A namespace that throttles from the beginning and forever, with or without other clients."""
     number = rng.choice((10, 30, 100, 300, 1000, 5000))
     destinations = tuple(f"d{number}" for number in range(rng.choice((1, 2, 3))))
     queues, count = rng.choice((1, 4)), min(6000, 20 * number + rng.choice((50, 200, 1000)))
@@ -316,7 +316,7 @@ def _of_a_pump(seed: int, rng: random.Random) -> Incident:
 
 
 def _no_way_on_and_no_renewal(rng: random.Random) -> tuple[SimulatedFault, ...]:
-    """Messages wait in hand for a primary that stands still, and meanwhile their locks cannot be renewed."""
+    """Messages in flight wait for a silent primary, and meanwhile their locks cannot be renewed."""
     at, lasts = 0.2 * rng.random() + 0.1, 6 + 15 * rng.random()
     how = rng.choice(("hang", "error com.microsoft:message-lock-lost"))
     return (

@@ -99,7 +99,7 @@ class SimulatedFault:
     kind: Kind
     at: float
     lasts: float = 0.0
-    """Seconds; a fault that never ends lasts for ever (`inf`)."""
+    """Seconds; a fault that never ends lasts forever (`inf`)."""
     side: str = "contoso"
     entity: str = EVERYTHING
     """The destination it concerns; `*` for all."""

@@ -515,7 +515,7 @@ def leaves_the_messages_of_a_throttled_destination_to_their_locks() -> Iterator[
 
 @mistake_in(Mode.DRAIN, kind=Kind.THROTTLE)
 def receives_at_full_speed_while_it_sends_slowly() -> Iterator[None]:
-    """And then gives back everything at the end of each lease."""
+    """And then releases everything at the end of each lease."""
     with replaced(syphon.transfer.pump, "SECONDS_IN_FLIGHT", 1e6):
         yield
 

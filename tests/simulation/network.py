@@ -15,7 +15,7 @@ from typing import Any
 from .scheduler import VirtualTime
 
 SEND_BUFFER = 128 * 1024
-"""Bytes that one end of a connection may have under way. The peer of a full buffer waits."""
+"""Bytes that one end of a connection may have in flight. The peer of a full buffer waits."""
 GIVE_UP_AFTER = 30.0
 """Seconds after which a broker gives up a peer whose machine has vanished: nothing confirms the bytes that it sends."""
 
@@ -170,7 +170,7 @@ class Link:
         protocol.connection_made(transport)
 
     def cut(self) -> None:
-        """Breaks the connection: both ends find out at once, and what is under way is lost."""
+        """Breaks the connection: both ends find out at once, and what is in flight is lost."""
         if self.is_open:
             self.over()
             self.socket.reset()

@@ -23,7 +23,7 @@ QUIET = 3.0
 
 
 def holds(pump: Pump, lock_token: bytes) -> bool:
-    """Whether a pump has the message with this lock in hand."""
+    """Whether a pump has the message with this lock in flight."""
     return any(
         arrival.lock_token == lock_token for queue in pump.queues.values() for arrival in queue.unsettled.transfers
     )
@@ -50,8 +50,8 @@ class PumpRunner:
     def strike(self, fault: SimulatedFault) -> None:
         raise NotImplementedError(f"a pump alone has no {fault.kind}")
 
-    def is_in_hand(self, lock_token: bytes) -> bool:
-        """Whether a pump that runs has the message with this lock in hand."""
+    def is_in_flight(self, lock_token: bytes) -> bool:
+        """Whether a running pump has the message with this lock in flight."""
         return self._process is not None and holds(self._pump, lock_token)
 
     def crash(self, silently: bool) -> None:

@@ -107,7 +107,7 @@ REGRESSIONS = {
         lock=20.0,
         latency=0.001,
     ),
-    # Two messages that are lost alone, one after the other, look like a destination that takes nothing.
+    # Two messages that are lost alone, one after the other, look like an unavailable destination.
     **{
         f"two messages that cut the connection, at the head of the queue of a {mode.value}": Incident(
             10,
@@ -173,8 +173,8 @@ REGRESSIONS = {
         latency=0.1,
         lease=15.0,
     ),
-    # Seed 177444: what was under way to a connection that broke was sent again after the standstill, before the next
-    # look at the locks, which had ended meanwhile.
+    # Seed 177444: what was in flight on a connection that broke was sent again after the pause by the OS, before the
+    # pump checked the locks, which had expired meanwhile.
     "a process that stands still while a connection breaks": Incident(
         18,
         ("orders",),
@@ -353,7 +353,7 @@ REGRESSIONS = {
         pairs=PAIRS,
     ),
     # The slot of the bad pair ended after ten seconds each time, with one busy answer, and the next one began to count
-    # anew: its messages were received every twenty seconds.
+    # again: its messages were received every twenty seconds.
     "a pair whose primary is busy for minutes, beside one that needs its slot": Incident(
         27,
         ("orders",),

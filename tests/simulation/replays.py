@@ -296,5 +296,5 @@ class ReplayRunner:
     def strike(self, fault: SimulatedFault) -> None:
         raise NotImplementedError(f"a replay has no {fault.kind}")
 
-    def is_in_hand(self, _: bytes) -> bool:
+    def is_in_flight(self, _: bytes) -> bool:
         return False

@@ -83,7 +83,7 @@ class TaskAttempt:
         self.outcomes = slot._outcomes
         self.ended.set()
 
-    def is_in_hand(self, lock_token: bytes) -> bool:
+    def is_in_flight(self, lock_token: bytes) -> bool:
         return self._pump is not None and not self.process.is_dead and holds(self._pump, lock_token)
 
     def fail(self, error: str) -> None:

@@ -81,7 +81,7 @@ def test_a_lone_message_waits_for_no_trickle_in_other_queues() -> None:  # S10
 
 
 def test_a_worker_is_quiet_while_the_primary_is_unreachable_and_notices_its_return() -> None:  # C3, D16
-    """Messages come before the outage and during it. A receive that ends at a primary which is away is in vain."""
+    """Messages come before the outage and during it. A receive for an unreachable primary is wasted."""
     away = SimulatedFault(Kind.OUTAGE, 20.0, 205.0, "contoso", how="refuse")
     messages = tuple(
         SimulatedMessage(number, ("orders", "billing")[number % 2], 0.1 * number, queue=number % 4)

@@ -125,7 +125,7 @@ def busy(entity: str, at: float = 0.0, lasts: float = FOREVER, times: int = 0, s
 
 
 def test_what_is_refused_when_the_pump_has_stopped_is_released_and_not_left_locked() -> None:  # S5
-    """A batch is under way at the end of the lease, and the answer is busy. The next pump gets its messages at once."""
+    """A batch is in flight at the end of the lease, and the answer is busy. The next pump gets its messages at once."""
     messages = tuple(SimulatedMessage(number, f"d{number % 2}", 0.003 * number) for number in range(2000))
     incident = Incident(
         1, ("d0", "d1"), messages, (busy("d0", 5.0, 2.0),), lock=60.0, window=400, latency=0.1, jitter=0.02, lease=5.15

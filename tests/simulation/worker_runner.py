@@ -162,10 +162,10 @@ class WorkerRunner:
             self._world.time.call_later(0.0, worker.crash, False, True)
             self._world.time.call_later(RESTART, self._start)
 
-    def is_in_hand(self, lock_token: bytes) -> bool:
-        """Whether a slot that runs has the message with this lock in hand."""
+    def is_in_flight(self, lock_token: bytes) -> bool:
+        """Whether a running slot has the message with this lock in flight."""
         attempts = [attempt for worker in self._lives for attempt in worker.spark.all_attempts]
-        return any(attempt.is_in_hand(lock_token) for attempt in attempts)
+        return any(attempt.is_in_flight(lock_token) for attempt in attempts)
 
     def crash(self, silently: bool) -> None:
         if self._worker is not None:

@@ -73,7 +73,7 @@ class Runner(Protocol):
 
     def strike(self, fault: SimulatedFault) -> None: ...
 
-    def is_in_hand(self, lock_token: bytes) -> bool: ...
+    def is_in_flight(self, lock_token: bytes) -> bool: ...
 
 
 RUNNERS: dict[Mode, Callable[[World], Runner]] = {
@@ -229,10 +229,10 @@ class World:
             queue._unlock = unlock
 
         def lock_ended(message: BrokeredMessage, failed: bool) -> None:
-            is_in_hand = self.runner.is_in_hand(message.lock_token or b"")
+            is_in_flight = self.runner.is_in_flight(message.lock_token or b"")
             unlock(message, failed)
             self.note("lock ended", message.message_id)
-            checker.lock_ended(str(message.message_id), is_in_hand)
+            checker.lock_ended(str(message.message_id), is_in_flight)
 
         queue.complete, queue._lock, queue._dead_letter = completed, locked, dead_lettered
         queue._end_locks = locks_ended

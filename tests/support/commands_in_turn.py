@@ -1,7 +1,7 @@
 """Commands one after the other in one process, which starts Spark once.
 
 `python -m tests.support.commands_in_turn FILE JSON`
-They are the real commands, and use a session that is there as they do on a managed cluster.
+They are the real commands, and use an existing session as they do on a managed cluster.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ class ConnectProxy:
 
     def __init__(self, ports: Mapping[str, int], credentials: tuple[str, str] | None = None) -> None:
         self.requests: list[str] = []
-        """The targets that were asked for, and let through."""
+        """The targets that were requested and let through."""
         self.refusals: list[str] = []
-        """The targets that were asked for and refused."""
+        """The targets that were requested and refused."""
         self._ports = ports
         self._expected: str | None = None
         if credentials is not None:

@@ -1,6 +1,6 @@
 """Generated files: the chart's schema of settings, golden renders, tables of metrics and options.
 
-`make generated` (python -m tests.support.generated) writes them anew; tests compare. Look at the difference before you
+`make generated` (python -m tests.support.generated) writes them; tests compare. Read the difference before you
 commit it: a changed golden render changes what operators install.
 """
 

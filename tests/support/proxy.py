@@ -3,7 +3,7 @@
 `python -m tests.support.proxy PORT [MILLISECONDS]` prints the port on which it listens. Every byte arrives so many
 milliseconds late, in both directions.
 
-On SIGUSR1 all present connections go half-open, for ever: both ends stay open, and no byte passes any more. New
+On SIGUSR1 all present connections go half-open, forever: both ends stay open, and no byte passes any more. New
 connections work.
 """
 

@@ -154,7 +154,7 @@ class WebSocketLayer(asyncio.Protocol, asyncio.Transport):
 
     def write(self, data: Any) -> None:
         if self._socket is None or self._websocket.state is not ConnectionState.OPEN:
-            return  # there was no upgrade, or the peer has closed: nobody reads it
+            return  # there was no upgrade, or the peer has closed: it would not be read
         view = memoryview(data)
         for start in range(0, len(view), MESSAGE_SIZE):
             self._socket.write(server_message(view[start : start + MESSAGE_SIZE]))

@@ -152,7 +152,7 @@ set_up_logging(LogLevel.WARNING)
 with drain_progress() as show:
     for number in range(5):
         show(many_queues())
-        logging.getLogger("syphon").warning("destination %d takes no messages: %s", number, "it is full. " * 9)
+        logging.getLogger("syphon").warning("destination %d is unavailable: %s", number, "it is full. " * 9)
     show(many_queues())
     input()
 """

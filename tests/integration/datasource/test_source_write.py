@@ -224,7 +224,7 @@ def test_the_error_of_a_task_says_how_many_rows_it_had_sent(bus: SourceBus, capl
     last = {"message_id": ["bad"], "session_id": ["a"], "partition_key": ["b"]}
 
     def batches() -> Iterator[Columns]:
-        yield {"message_id": column(5000)}  # no more than 4,000 are in hand: 1,000 must have been accepted
+        yield {"message_id": column(5000)}  # no more than 4,000 are in flight: 1,000 must have been accepted
         yield last
 
     with pytest.raises(RowRefused, match=r"row 5001 of partition 2 .* At least [\d,]+ rows of partition 2") as caught:

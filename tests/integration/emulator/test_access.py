@@ -276,7 +276,7 @@ async def test_a_link_ends_with_its_token_unless_the_token_was_renewed(contoso: 
         assert ended == {1: UNAUTHORIZED, 2: UNAUTHORIZED}
         one.send(Transfer(0, 50, b"t", 0, False), text("still welcome"))
         assert isinstance((await one.expect(Disposition)).state, Accepted)
-        # And a token that has expired opens nothing anew.
+        # And a token that has expired opens no further link.
         one.send(Detach(1, True))
         one.send(Detach(2, True))
         assert await admitted(one, sends_to("orders2")) == UNAUTHORIZED

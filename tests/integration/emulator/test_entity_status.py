@@ -44,7 +44,7 @@ async def test_a_disabled_queue_ends_its_links_and_takes_no_new_ones_until_it_is
             it.send("x"), it.receiver.receive_messages(max_wait_time=SOON), it.open_sender(), it.open_receiver()
         ) == [disabled, disabled, disabled, disabled]
         become(it, EntityStatus.ACTIVE)
-        # The client opens its links anew by itself.
+        # The client reopens its links by itself.
         await it.send("more")
         assert texts(await it.take(2)) == ["kept", "more"]
 

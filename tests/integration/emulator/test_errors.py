@@ -198,7 +198,7 @@ async def test_a_settlement_that_was_refused_as_busy_is_made_over_the_management
 
 async def test_a_rejection_always_has_three_fields(
     emulated: EmulatedNamespace,
-) -> None:  # else the client hangs for ever
+) -> None:  # else the client hangs forever
     emulated.namespace.create_queue(QueueDescription("orders"))
     async with raw_client(emulated) as raw:
         sender = await raw.attach_sender("orders")

@@ -252,7 +252,7 @@ async def test_clients_come_back_by_themselves_and_nothing_acknowledged_is_lost(
     failures: list[ServiceBusError] = []
     received: set[str] = set()
     over = asyncio.Event()
-    """If one of them fails, the others do not go on for ever."""
+    """If one of them fails, the others do not go on forever."""
 
     async def send() -> None:
         client = ServiceBusClient.from_connection_string(clocked.connection_string, retry_total=0)
@@ -270,15 +270,15 @@ async def test_clients_come_back_by_themselves_and_nothing_acknowledged_is_lost(
             while len(received) < 200 and not over.is_set():
                 for arrived in await receiver.receive_messages(20, max_wait_time=SOON):
                     received.add(str(arrived.message_id))
-                    with contextlib.suppress(ServiceBusError):  # then it comes again: at least once is the promise
+                    with contextlib.suppress(ServiceBusError):  # then it is redelivered: at least once is the promise
                         await receiver.complete_message(arrived)
 
     async def disturb() -> None:
-        await async_eventually(lambda: len(acknowledged) >= 40, "sends are under way")
+        await async_eventually(lambda: len(acknowledged) >= 40, "sends are in flight")
         faults.begin_outage(outage)
         stood, failed = len(acknowledged), len(failures)
         await async_eventually(lambda: len(failures) > failed, "a send has failed")
-        assert len(acknowledged) <= stood + 1  # one answer may have been under way
+        assert len(acknowledged) <= stood + 1  # one answer may have been in flight
         faults.end_outage()
         clock.advance(60)  # what was received and never heard of again is free when its lock has run out
 

@@ -192,7 +192,7 @@ class LinkLostOnArrival(Removal):
 
 @pytest.mark.parametrize("is_refused", [False, True])
 def test_a_removal_counts_only_what_the_service_has_confirmed(bench: Bench, is_refused: bool) -> None:  # X4
-    """The link is lost before the completion. It is asked for over the management node, which may refuse it."""
+    """The link is lost before the completion. The management node is asked for it, and may refuse."""
     bench.bury(aliased("one", "orders", "m1"), reason="r")
     if is_refused:
         lost = Fault(Action.ERROR, Operation.MANAGE, f"{FIRST}/{DEAD}", condition="com.microsoft:message-lock-lost")

@@ -162,7 +162,7 @@ print(json.dumps([first.as_json(), second.as_json(), spark.range(3).count()]))
 
 
 def test_an_interrupt_finishes_what_is_in_flight_and_the_session_goes_on(pair: EmulatedPair) -> None:
-    """Spark's own handler of Ctrl-C cancels all jobs, and so kills the slots with what they have in hand."""
+    """Spark's own handler of Ctrl-C cancels all jobs, and so kills the slots with their messages in flight."""
     pair.put([aliased(number, "orders") for number in range(100)])
     process = run_script(pair, "interrupted", INTERRUPTED, str(pair.config()))
     process.until("some moved")

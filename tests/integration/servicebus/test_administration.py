@@ -168,7 +168,7 @@ def test_the_window_of_duplicate_detection_is_that_of_an_entity_and_of_what_it_f
     )
     windows = {name: administration.duplicate_window(name) for name in ("plain", "once", "a/hour", "onward", "news")}
     assert windows == {"plain": 0, "once": 600_000, "a/hour": 3_600_000, "onward": 3_600_000, "news": 600_000}
-    if isinstance(administration, DataPlaneAdministration):  # Resource Manager is asked for backlog queues only
+    if isinstance(administration, DataPlaneAdministration):  # over Resource Manager only backlog queues are read
         assert administration.duplicate_window("fan") == 3_600_000
     assert administration.duplicate_window("missing") == 0
 

@@ -91,7 +91,7 @@ def test_every_private_name_that_is_used_is_in_the_contract() -> None:
     assert private.keys() - known - NAMED_TUPLES == set()
     places = {file for name, file in private.items() if name not in NAMED_TUPLES}
     assert places <= {"sdk_sockets.py", "sdk_clients.py", "connection.py"}, "one place knows the SDK's private side"
-    assert {name for name in known if name.startswith("_")} <= private.keys(), "nothing is asked for that is not used"
+    assert {name for name in known if name.startswith("_")} <= private.keys(), "no name is checked that is not used"
 
 
 NAMED_TUPLES = {"_replace", "_asdict", "_fields"}

@@ -13,7 +13,7 @@ from tests.support.tools import ROOT
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_a_generated_file_is_current(file: Path) -> None:
-    assert file.read_text() == FILES[file](), "look at the difference, and write it anew with `make generated`"
+    assert file.read_text() == FILES[file](), "read the difference, and write it with `make generated`"
 
 
 def test_there_is_no_golden_render_without_values() -> None:

@@ -248,7 +248,7 @@ def test_dead_letters_that_could_not_be_read_are_not_called_none(show: Show, is_
     answer = {
         "groups": [],
         "is_complete": is_complete,
-        "unseen": {} if is_complete else {"q": "out of reach"},
+        "unseen": {} if is_complete else {"q": "unreachable"},
         "replay": None,
         "may_replay": False,
     }

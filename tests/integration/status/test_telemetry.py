@@ -1,4 +1,4 @@
-"""Metrics: all durations that tasks have measured arrive, and a collector out of reach delays nothing."""
+"""Metrics: all durations that tasks have measured arrive, and an unreachable collector delays nothing."""
 
 from __future__ import annotations
 

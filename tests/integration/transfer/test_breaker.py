@@ -213,7 +213,7 @@ def test_a_destination_that_does_not_answer_for_a_minute_is_left_alone(trial: Tr
 
 
 def test_a_few_messages_without_a_key_do_not_wait_for_those_with_keys(trial: Trial) -> None:  # S3
-    """A small batch waits while others are under way. If there are always others, that could be for ever."""
+    """A small batch waits while others are in flight. If there are always others, that could be forever."""
     unanswered = trial.namespaces.fault(Fault(Action.LOSE_REPLY, Operation.SEND, "orders", times=1))
     trial.offer("first")
     trial.turn(lambda: unanswered.struck == 1)

@@ -37,7 +37,7 @@ def run(
     is_over: Callable[[PumpCounters], bool],
     is_stuck: Callable[[PumpCounters], bool],
 ) -> PumpCounters:
-    """Runs a pump until `is_over`. Time moves on when only messages for silent destinations are in hand."""
+    """Runs a pump until `is_over`. Time moves on when only messages for silent destinations are in flight."""
     with namespaces.pump(replace(options, lease=None, grace=0.1)) as (pump, _):
         for _ in pump.turns():
             if is_over(pump.counters):
@@ -226,8 +226,8 @@ def test_nine_of_ten_messages_are_for_destinations_that_do_not_work_and_the_tent
     paths = [bad[i % 7] if i % 10 else "good" for i in range(210)]
     namespaces.put(*(aliased("x", path, message_id=f"{i}") for i, path in enumerate(paths)))
     with namespaces.running(replace(PATIENT, grace=0.5)) as (pump, outcomes, _):
-        in_hand = 3 * 27  # the messages for the slow, the silent and the throttled destination
-        namespaces.wait(lambda: pump.counters.received == 210 and pump.counters.in_flight <= in_hand)
+        in_flight = 3 * 27  # the messages for the slow, the silent and the throttled destination
+        namespaces.wait(lambda: pump.counters.received == 210 and pump.counters.in_flight <= in_flight)
         namespaces.wait(lambda: pump.counters.forwarded == 21)
 
     assert sorted(int(message.message_id) for message in namespaces.take("good", 21)) == list(range(0, 210, 10))

@@ -1,4 +1,4 @@
-"""Locks: the pump learns their duration, renews them for messages in hand, and completes messages until they end."""
+"""Locks: the pump learns their duration, renews them for messages in flight, and completes until they expire."""
 
 from __future__ import annotations
 
@@ -305,7 +305,7 @@ def finish(namespaces: ManualTimeNamespaces, pump: Pump, thread: Thread) -> None
 
 
 def locked_since(pump: Pump, queue: str) -> Counter[float]:
-    """How many messages are in hand, by the time when their lock last began."""
+    """How many messages are in flight, by the time when their lock last began."""
     return Counter(arrival.locked_at for arrival in pump.queues[queue].unsettled.transfers)
 
 

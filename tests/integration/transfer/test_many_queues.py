@@ -111,7 +111,7 @@ def test_the_limit_holds_for_all_queues_together(manual: ManualTimeNamespaces) -
         for _ in pump.turns():
             idle = pump.queues[THIRD].ended is None and pump.queues[BACKLOG].counters.forwarded >= 33
             if idle and not pump.counters.in_flight:
-                manual.advance(PATIENT.quiet + 1)  # the empty queue gives back what it did not use
+                manual.advance(PATIENT.quiet + 1)  # the empty queue returns its unused credit
     assert (pump.counters.received, pump.counters.forwarded) == (100, 100)
     assert pump.queues[SECOND].counters.forwarded == 10
     assert pump.queues[BACKLOG].ended is Ended.LIMIT

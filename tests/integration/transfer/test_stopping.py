@@ -30,7 +30,7 @@ def test_what_a_stopped_pump_did_not_forward_can_be_had_at_once(manual: ManualTi
     assert manual.locked() == 0
     assert pump.counters.received == pump.counters.forwarded + pump.counters.left
     assert pump.counters.forwarded <= IN_FLIGHT_SHARE * 1900 + MOST, (
-        "what was not sent yet is given back, and not sent first"
+        "what was not sent yet is released, and not sent first"
     )
     assert manual.active("orders") == pump.counters.forwarded
     assert manual.active(BACKLOG, "contoso-dr") == 1900 - pump.counters.forwarded

@@ -1,4 +1,4 @@
-"""A pair of a running worker gets new settings: what its listener has seen before counts anew. Without Spark."""
+"""A pair of a running worker gets new settings: what its listener has seen before counts again. Without Spark."""
 
 from __future__ import annotations
 

@@ -549,7 +549,7 @@ def test_a_number_too_large_for_its_field_is_not_written() -> None:
 def test_an_error_is_written_with_all_its_three_fields(
     condition: str, description: str | None, info: Map | None
 ) -> None:
-    # With fewer, a client that waits for the outcome of a send waits for ever (WIRE: Sending).
+    # With fewer, a client that waits for the outcome of a send waits forever (WIRE: Sending).
     error = Error(condition, description, info)
     expected = Described(ULong(0x1D), [Symbol(condition), description or "", info or Map()])
     assert_same(decode(error.to_bytes())[0], expected)

@@ -1,4 +1,4 @@
-"""Aliasing and restoring give back the same message: every AMQP type, every body kind, byte by byte (M1, M2)."""
+"""Aliasing and restoring return the same message: every AMQP type, every body kind, byte by byte (M1, M2)."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def check(payload: bytes) -> None:
         annotations, application = expected.annotations(), expected.application_properties()
     except Malformed:
         return
-    if not found.is_readable:  # more than the codec was asked for: the body is not AMQP
+    if not found.is_readable:  # more than the codec reads: the body is not AMQP
         return
     assert_same([*found.header, *[None] * (5 - len(found.header))], [getattr(header, n) for n in header.__slots__])
     assert_same(

@@ -1,4 +1,4 @@
-"""What a drain says at its end, and its exit code: 0 only if nothing that was asked for is left (X2)."""
+"""What a drain says at its end, and its exit code: 0 only if no matching message is left (X2)."""
 
 from __future__ import annotations
 

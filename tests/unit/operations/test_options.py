@@ -96,7 +96,7 @@ def test_one_name_is_not_a_list_of_letters() -> None:
     [
         ({"before": "2026-01-01", "after": "2026-01-02"}, "is not later than --after"),
         ({"limit": 0}, "limit: 0 is too small"),
-        ({"ttl": "for ever"}, "use restore or remaining"),
+        ({"ttl": "forever"}, "use restore or remaining"),
         ({"give_up": "full"}, "give_up: 'full' is unknown: use missing, disabled, or missing,disabled"),
         ({"pairs": "fabrikam"}, "The settings have no pair 'fabrikam'"),
         ({"queues": 99}, "No backlog queue matches '99'"),

@@ -93,7 +93,7 @@ def test_text_from_messages_is_text_in_a_notebook_whatever_it_says(result: Any) 
 
 
 def test_a_backlog_with_unseen_queues_is_not_called_empty() -> None:
-    unseen = (UnseenQueue("contoso/x-servicebus-transfer/0", "out of reach"),)
+    unseen = (UnseenQueue("contoso/x-servicebus-transfer/0", "unreachable"),)
     assert str(BacklogOverview(unseen=unseen)) == "No messages found; 1 queue could not be read."
     assert str(BacklogOverview()) == "The backlog is empty."
     assert str(dataclasses.replace(OVERVIEW, unseen=unseen)).endswith("; 1 queue could not be read.")

@@ -1,4 +1,4 @@
-"""What a lost connection says about the destinations that had something under way: pure, without a connection (S3)."""
+"""What a lost connection says about the destinations that had something in flight: pure, without a connection (S3)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIRST, SECOND, THIRD, FOURTH = MESSAGES[:4]
 
 
 def suspected() -> Suspicion:
-    """A suspicion whose trial is under way, with nothing else."""
+    """A suspicion whose test batch is in flight, with nothing else."""
     suspicion = Suspicion()
     suspicion.suspect()
     suspicion.is_alone = True
@@ -146,7 +146,7 @@ def test_a_message_that_has_waited_is_tried_with_one_message_at_a_time() -> None
     suspicion.answered()
     suspicion.try_again()
     assert suspicion.limit == 1
-    assert suspicion.first_of(10, failures=3) is None  # it has answered, and does not begin anew
+    assert suspicion.first_of(10, failures=3) is None  # it has answered, and does not begin again
 
 
 def test_an_answer_between_messages_that_are_lost_alone_clears_the_destination() -> None:  # S3

@@ -107,7 +107,7 @@ def test_the_shares_are_no_more_than_the_total_beside_the_base(uses: list[tuple[
 
 @given(limit=st.integers(0, 500), waiting=st.lists(st.integers(0, 300), min_size=1, max_size=8), chance=st.randoms())
 def test_the_limit_is_exact_whichever_queue_has_the_messages(limit: int, waiting: list[int], chance: Random) -> None:
-    """Queues receive what they may in any order; one without messages ends, and gives back what it did not use."""
+    """Queues receive what they may in any order; one without messages ends, and returns what it did not use."""
     shared, received = ReceiveLimit(limit), [0] * len(waiting)
     served = set(range(len(waiting)))
     while served and sum(received) < limit:

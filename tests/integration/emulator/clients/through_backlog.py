@@ -35,7 +35,7 @@ KEPT = (
     Section.VALUE,
     Section.FOOTER,
 )
-"""The sections that belong to the sender. The broker writes the header and the annotations anew for each delivery."""
+"""The sections that belong to the sender. The broker rewrites the header and the annotations for each delivery."""
 BACKLOG = "contoso/x-servicebus-transfer/0"
 
 
