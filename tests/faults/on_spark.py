@@ -26,7 +26,7 @@ from tests.support.waiting import eventually
 IN_FLIGHT = 100
 """The messages that a transfer at this rate may have in flight: those of one second."""
 UNREPORTED = 2 * IN_FLIGHT
-"""A slot reports once a second (D7). Messages that it forwards later are unreported if it is killed."""
+"""A slot reports once per second (D7). Messages that it forwards later are unreported if it is killed."""
 SILENT_FOR = 5
 """Seconds without an answer of the driver after which a slot stops (D7)."""
 
@@ -341,7 +341,7 @@ class ExecutorEnded(OnDrain):
 
 
 class TrickleOnAllQueues(OnRun):
-    """Nine queues get a message a second each, and two slots at the most serve them all. A lone message in the tenth,
+    """Nine queues get a message per second each, and at most two slots serve them all. A lone message in the tenth,
     which was empty until then, does not wait for the end of the others (S10)."""
 
     number, title = 30, "a trickle on nine of ten queues: a lone message in the tenth waits for none of them"
@@ -381,7 +381,7 @@ class TrickleOnAllQueues(OnRun):
 
 
 class JvmKilled(OnDrain):
-    """Spark's JVM is gone: the drain notices it by itself, says it in one line, and still prints its result."""
+    """Spark's JVM has ended: the drain notices it by itself, says it in one line, and still prints its result."""
 
     number, title = 26, "Spark's JVM killed under a drain: exit 69"
     code = ExitCode.UNAVAILABLE
@@ -497,7 +497,7 @@ class TerminalClosed(OnDrain):
 
 
 class Terminal:
-    """A terminal that somebody looks at: what is written to it is read, until it is closed."""
+    """A terminal that somebody reads: what is written to it is read, until it is closed."""
 
     def __init__(self) -> None:
         self._ours, self.theirs = pty.openpty()

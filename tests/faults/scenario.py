@@ -84,7 +84,7 @@ class Scenario:
     """What forwards the messages: the pump in its own process, `syphon run`, or `syphon drain`."""
     volume: ClassVar[int] = 400
     rate: ClassVar[float | None] = 300
-    """Messages a second: slow enough that the fault falls into the middle of the transfer."""
+    """Messages per second: slow enough that the fault falls into the middle of the transfer."""
     code: ClassVar[int] = 0
     """The exit code when it is stopped."""
     starts_within: ClassVar[float] = WITHIN

@@ -102,7 +102,7 @@ def is_as_made(message: ServiceBusReceivedMessage) -> bool:
 
 @dataclass
 class Senders:
-    """Threads that send until the peer is gone, and record the acknowledged messages."""
+    """Threads that send until the peer has ended, and record the acknowledged messages."""
 
     connection_string: str
     acknowledged: list[str] = field(default_factory=list)

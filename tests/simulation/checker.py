@@ -1,4 +1,4 @@
-"""The checker: looks at every step of an incident, from inside the brokers.
+"""The checker: checks every step of an incident, from inside the brokers.
 
 It knows every message that was put into the backlog, every copy that a destination accepted, every completion and every
 failure that may have caused a second copy. It uses no code of the transfer.
@@ -36,7 +36,7 @@ BETWEEN_CHECKS = 0.6
 GRACE = 5.0
 """Seconds within which both sides of a pair end (C1)."""
 NOTICED = 0.7
-"""Seconds until the listener or a slot looks at its pair again."""
+"""Seconds until the listener or a slot checks its pair again."""
 ROUNDING = 1e-6
 """The five seconds are added to one time and subtracted from another: the last bits of a float may differ."""
 UNHEARD = 5.0 + 2 * 3.5 + 1.0
@@ -90,7 +90,7 @@ class Story:
     was_in_backlog: bool = False
     received: int = 0
     lock_ended: float | None = None
-    """When its lock ran out, if it has not been locked again since."""
+    """When its lock expired, if it has not been locked again since."""
     completed: float | None = None
     dead: float | None = None
 

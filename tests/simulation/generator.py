@@ -366,7 +366,7 @@ def _of_a_drain(seed: int, rng: random.Random) -> Incident:
 
 
 def _of_senders(seed: int, rng: random.Random) -> Incident:
-    """A worker's incident whose messages are sent, most of them while the primary is away."""
+    """A worker's incident whose messages are sent, most of them while the primary is unreachable."""
     incident = _of_a_worker(seed, rng)
     messages = tuple(replace(message, at=60 * rng.random()) for message in incident.messages[:60])
     kinds = tuple(kind for kind in (*OF_THE_PUMP, *OF_THE_WORKER) if kind is not Kind.KEY_REFUSED)

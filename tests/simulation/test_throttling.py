@@ -173,7 +173,7 @@ def test_messages_for_the_fragments_that_are_available_arrive_as_usual() -> None
     others = [story for story in world.checker.stories.values() if not down.is_fragment_of(story.message)]
     last = max(story.copies[0] for story in others)
     assert len(others) < len(messages)
-    assert last <= usual[-1] / 0.8 + 2.0  # a key that timed out is tried again after a second
+    assert last <= usual[-1] / 0.8 + 2.0  # a key that timed out is retried after a second
 
 
 @pytest.mark.parametrize("kind", GENERATORS)

@@ -142,7 +142,7 @@ class SimulatedRuntime(Runtime):
     def __init__(self, process: SimulatedProcess) -> None:
         self._process = process
         self.next_look: Callable[[], float] | None = None
-        """When the pump of this process next looks at its locks and connections. Until then it need not turn."""
+        """When the pump of this process next checks its locks and connections. Until then it need not turn."""
         self.now = process.clock.now  # type: ignore[method-assign]  # one call less, in what is called most
         self.wall = process.clock.wall  # type: ignore[method-assign]
 

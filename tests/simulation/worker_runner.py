@@ -174,7 +174,7 @@ class WorkerRunner:
             self._world.time.call_later(RESTART, self._start)
 
     def stand_still(self, seconds: float) -> None:
-        """One process stands still: the driver, or one that runs slots."""
+        """The OS pauses one process: the driver, or one that runs slots."""
         worker = self._worker
         if worker is not None:
             slots = [attempt.process for attempt in worker.spark.attempts]

@@ -24,7 +24,7 @@ from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
 from syphon.sender import PairOptions, aio, pair
 
 SENDERS, BATCH, PAUSE = 20, 20, 0.2
-"""20 senders × 20 messages × 5 times a second: 2,000 messages a second."""
+"""20 senders × 20 messages × 5 times per second: 2,000 messages per second."""
 DESTINATIONS = ("orders", "invoices", "parts", "news")
 """A queue, one with sessions, a partitioned one, and a topic."""
 

@@ -22,7 +22,7 @@ TIMEOUT = 180.0
 is long enough for a start of Spark on the busiest machine."""
 _SHORTEST_PAUSE = 0.01
 _LONGEST_PAUSE = 0.5
-"""Seconds between two looks at the condition."""
+"""Seconds between two checks of the condition."""
 
 
 def eventually(
@@ -43,7 +43,7 @@ def eventually(
 
 
 async def async_eventually(condition: Callable[[], T | None], what: What = "", within: float = TIMEOUT) -> T:
-    """The same for a test in an event loop: the loop runs between two looks at the condition."""
+    """The same for a test in an event loop: the loop runs between two checks of the condition."""
     began = looked = time.monotonic()
     while not (value := condition()):
         if time.monotonic() > began + within:

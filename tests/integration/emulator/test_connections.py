@@ -146,7 +146,7 @@ async def test_amqp_is_answered_within_tls_frame_by_frame(secure: Secure) -> Non
         one.write(b"\xff" * 8)
         assert (await one.error_of(Close)).condition == "amqp:connection:framing-error"
         assert await one.rest() == b""
-    await async_eventually(lambda: secure.emulated.running.connection_count == 0, "the connection is gone")
+    await async_eventually(lambda: secure.emulated.running.connection_count == 0, "the connection is closed")
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ class Door:
             door._listener.close()
             for connection in list(door.connections):
                 connection.abort()
-            await async_eventually(lambda: not door.connections, "all connections are gone")
+            await async_eventually(lambda: not door.connections, "all connections are closed")
 
 
 async def test_a_peer_that_wants_heartbeats_gets_them_in_time() -> None:
@@ -285,7 +285,7 @@ async def test_half_a_handshake_and_then_silence_is_cut_off(start: bytes, monkey
         one.write(start)
         with contextlib.suppress(ConnectionResetError):
             await one.rest()
-        await async_eventually(lambda: not door.connections, "the connection is gone")
+        await async_eventually(lambda: not door.connections, "the connection is closed")
 
 
 async def test_a_peer_that_does_not_take_our_last_words_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,7 +295,7 @@ async def test_a_peer_that_does_not_take_our_last_words_is_cut_off(monkeypatch: 
         one.write(b"\xff" * 8)
         assert (await one.error_of(Close)).condition == "amqp:connection:framing-error"
         # It never closes its end, and need not.
-        await async_eventually(lambda: not door.connections, "the connection is gone")
+        await async_eventually(lambda: not door.connections, "the connection is closed")
 
 
 # --- many at once ----------------------------------------------------------------------------------------------------

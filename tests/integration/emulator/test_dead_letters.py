@@ -49,7 +49,7 @@ async def test_a_message_is_dead_lettered_when_its_last_delivery_fails(
         await it.send("x")
         await it.receiver.abandon_message(await it.take_one())
         await it.take_one()
-        it.advance(60)  # a lock that runs out counts as well
+        it.advance(60)  # an expired lock counts as well
         last = await it.take_one()
         assert last.delivery_count == 2
         assert len(it.queue.dead) == 0

@@ -59,12 +59,12 @@ TABLE: dict[str, tuple[type[ServiceBusError], bool]] = {
     "com.microsoft:argument-error": (ServiceBusError, ONCE),
     "com.microsoft:argument-out-of-range": (ServiceBusError, ONCE),
 }
-"""Each condition: the exception, and whether the client tries again by itself."""
+"""Each condition: the exception, and whether the client retries by itself."""
 
 
 @pytest.fixture
 async def client(emulated: EmulatedNamespace) -> AsyncIterator[ServiceBusClient]:
-    """One that tries again at most once, and at once."""
+    """One that retries at most once, and immediately."""
     async with ServiceBusClient.from_connection_string(
         emulated.connection_string, retry_total=1, retry_backoff_factor=0.001
     ) as client:

@@ -51,13 +51,13 @@ def numbered(number: int) -> bytes:
 
 @pytest.fixture
 async def orders(emulated: EmulatedNamespace) -> AsyncIterator[SdkQueue]:
-    """A queue with a client that never tries again by itself."""
+    """A queue with a client that never retries by itself."""
     async with sdk_queue(emulated, AIO) as it:
         yield it
 
 
 def persistent(emulated: EmulatedNamespace, **options: Any) -> ServiceBusClient:
-    """A client that tries again, and soon."""
+    """A client that retries soon."""
     return ServiceBusClient.from_connection_string(
         emulated.connection_string, retry_total=3, retry_backoff_factor=0.01, **options
     )
@@ -371,7 +371,7 @@ async def test_an_attach_that_waits_ends_with_its_connection(clocked: EmulatedNa
     async with raw_client(clocked) as raw:
         raw.post(Attach("slow", 8, True, source=Source("orders"), target=Target("raw")))
         await async_eventually(lambda: slow.struck, "the attach has come")
-    await async_eventually(lambda: clocked.running.connection_count == 0, "the connection is gone")
+    await async_eventually(lambda: clocked.running.connection_count == 0, "the connection is closed")
     clocked.clock.advance(20)
     assert clocked.namespace.entity("orders").links == set()
 
@@ -667,7 +667,7 @@ async def test_a_request_to_manage_is_refused_or_its_link_detached(orders: SdkQu
 
 async def test_a_request_without_an_answer_was_carried_out_only_if_just_the_answer_was_lost(orders: SdkQueue) -> None:
     scheduled = []
-    await orders.sender.schedule_messages(ServiceBusMessage("first"), TOMORROW)  # and the link is there
+    await orders.sender.schedule_messages(ServiceBusMessage("first"), TOMORROW)  # and the link is open
     for action in (Action.HANG, Action.LOSE_REPLY):
         silent = set_fault(orders.emulated, action, Operation.MANAGE, "orders", times=1)
         with pytest.raises(OperationTimeoutError):

@@ -395,4 +395,4 @@ async def test_invalid_bytes_harm_no_other_client_and_leave_nothing_behind(
     # Not all of it was nonsense: the test would prove little if every conversation ended at the first frame.
     assert emulated.namespace.counters.of("orders", Kind.SEND) > 0
     assert emulated.namespace.counters.of("orders", Kind.RECEIVE) > 0
-    await async_eventually(lambda: emulated.running.connection_count == 0, "the client is gone too")
+    await async_eventually(lambda: emulated.running.connection_count == 0, "the client has disconnected too")

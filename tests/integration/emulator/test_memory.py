@@ -32,7 +32,7 @@ async def a_round(emulated: EmulatedNamespace, start: int) -> None:
             client.post(Disposition(True, arrival.delivery_id, None, False, Accepted()))
         for _ in arrivals:
             assert await client.outcome() == Accepted()
-    await async_eventually(lambda: emulated.running.connection_count == 0, what="the connection is gone")
+    await async_eventually(lambda: emulated.running.connection_count == 0, what="the connection is closed")
     await asyncio.sleep(0)
 
 

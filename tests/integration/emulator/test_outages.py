@@ -280,7 +280,7 @@ async def test_clients_come_back_by_themselves_and_nothing_acknowledged_is_lost(
         await async_eventually(lambda: len(failures) > failed, "a send has failed")
         assert len(acknowledged) <= stood + 1  # one answer may have been in flight
         faults.end_outage()
-        clock.advance(60)  # what was received and never heard of again is free when its lock has run out
+        clock.advance(60)  # what was received and never settled is available when its lock has expired
 
     try:
         async with asyncio.timeout(90):

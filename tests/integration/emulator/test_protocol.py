@@ -364,7 +364,7 @@ async def test_a_message_without_end_is_cut_off_at_the_limit_of_its_link(
         for _ in range(6):
             one.send(Transfer(0, 0, b"0", 0, False, True), bytes(60_000))
         assert (await one.error_of(Detach)).condition == "amqp:link:message-size-exceeded"
-        # What follows belongs to a link that is gone, until the peer has seen that; then the handle is free again.
+        # What follows belongs to a link that is detached, until the peer has seen that; then the handle is free again.
         one.send(Detach(0, True))
         await one.attach_sender("orders", 0)
 
@@ -805,7 +805,7 @@ async def test_a_delayed_connection_is_silent_until_its_time_and_loses_nothing(c
     async with peer(clocked.running.amqp_port) as one:
         one.write(AMQP_HEADER)
         one.send(Open("peer"))
-        await async_eventually(lambda: clocked.running.connection_count == 1, "the connection is there")
+        await async_eventually(lambda: clocked.running.connection_count == 1, "the connection is open")
         async with signed_in(clocked):  # a later one is answered before it
             assert one.reader._buffer == b""  # type: ignore[attr-defined]  # nothing has come
         assert clocked.clock is not None
@@ -823,7 +823,7 @@ async def test_links_leave_with_a_connection_that_breaks(emulated: EmulatedNames
         one.flow(0, 1)
         await one.until(Transfer)
         assert len(orders.links) == 2
-    await async_eventually(lambda: emulated.running.connection_count == 0, "the connection is gone")
+    await async_eventually(lambda: emulated.running.connection_count == 0, "the connection is closed")
     assert not orders.links
     async with signed_in(emulated) as other:  # and the next message goes to the remaining client
         await other.attach_receiver("orders")

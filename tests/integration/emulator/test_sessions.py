@@ -146,7 +146,7 @@ async def test_a_dropped_connection_frees_its_session_and_counts_no_delivery(emu
             handle = await accept(gone, "a")
             gone.grant(handle, 1)
             await gone.receive(handle)
-        await async_eventually(lambda: not emulated.namespace.entity("orders").links, "the connection is gone")
+        await async_eventually(lambda: not emulated.namespace.entity("orders").links, "the connection is closed")
         receiver = await it.receiver("orders", session_id="a")
         assert (await take_one(receiver)).delivery_count == 0
 
@@ -170,7 +170,7 @@ async def wait_in_vain(client: RawClient, emulated: EmulatedNamespace) -> int:
 
 
 async def next_goes_to_another(emulated: EmulatedNamespace) -> None:
-    await async_eventually(lambda: not emulated.namespace.entity("orders").links, "the waiting receiver is gone")
+    await async_eventually(lambda: not emulated.namespace.entity("orders").links, "the waiting receiver is closed")
     async with sdk_client(emulated) as it:
         put(emulated, "orders", "1", session_id="a")
         receiver = await it.receiver("orders", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=SOON)

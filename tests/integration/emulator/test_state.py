@@ -368,7 +368,7 @@ async def test_a_client_that_holds_a_lock_can_settle_with_it_after_a_restart(sta
             left = killed(state)
     async with started(left, clock) as running, client_of(running) as client:
         async with client.get_queue_receiver("q") as receiver:
-            # The token came over a link that is gone; the management link takes it as well.
+            # The token came over a closed link; the management link accepts it as well.
             await receiver._settle_message_via_mgmt_link(  # type: ignore[no-untyped-call]
                 "completed", [held[0].lock_token]
             )

@@ -266,7 +266,7 @@ async def test_a_closed_websocket_is_a_closed_connection(emulated: EmulatedNames
         assert emulated.running.connection_count == 1
         client.post(CloseConnection(code=1000))
         assert isinstance(await client.next(), CloseConnection)
-        await async_eventually(lambda: emulated.running.connection_count == 0, what="the connection is gone")
+        await async_eventually(lambda: emulated.running.connection_count == 0, what="the connection is closed")
 
 
 @pytest.mark.parametrize("is_upgraded", [False, True])
@@ -276,9 +276,9 @@ async def test_a_connection_that_vanishes_is_removed(emulated: EmulatedNamespace
             await client.open()
         else:
             client.writer.write(client.request()[:40])
-            await async_eventually(lambda: emulated.running.connection_count == 1, what="the connection is there")
+            await async_eventually(lambda: emulated.running.connection_count == 1, what="the connection is open")
         client.writer.transport.abort()
-        await async_eventually(lambda: emulated.running.connection_count == 0, what="the connection is gone")
+        await async_eventually(lambda: emulated.running.connection_count == 0, what="the connection is closed")
 
 
 async def test_the_subprotocol_must_be_requested(emulated: EmulatedNamespace) -> None:
@@ -289,7 +289,7 @@ async def test_the_subprotocol_must_be_requested(emulated: EmulatedNamespace) ->
         assert refusal.status_code == 400
         assert isinstance(reason, RejectData)
         assert b"AMQPWSB10" in reason.data
-        await async_eventually(lambda: emulated.running.connection_count == 0, what="the connection is gone")
+        await async_eventually(lambda: emulated.running.connection_count == 0, what="the connection is closed")
 
 
 async def test_a_request_that_is_no_upgrade_is_refused(emulated: EmulatedNamespace) -> None:
@@ -345,7 +345,7 @@ async def test_a_delayed_connection_is_upgraded_after_the_delay(clocked: Emulate
     clocked.namespace.faults.add(Fault(Action.DELAY, Operation.CONNECT, seconds=5))
     async with raw(clocked.running.amqp_port) as client:
         client.writer.write(client.request())
-        await async_eventually(lambda: clocked.running.connection_count == 1, what="the connection is there")
+        await async_eventually(lambda: clocked.running.connection_count == 1, what="the connection is open")
         assert clocked.clock is not None
         clocked.clock.advance(5)
         assert isinstance(await client.next(), AcceptConnection)

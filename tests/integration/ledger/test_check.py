@@ -1,4 +1,4 @@
-"""`syphon check` looks at the ledger: whether it can be written, and how much space is free."""
+"""`syphon check` checks the ledger: whether it can be written, and how much space is free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters to a file and back: nothing is lost on the way, and what happened is told."""
+"""Dead letters to a file and back: nothing is lost on the way, and what happened is reported."""
 
 from __future__ import annotations
 

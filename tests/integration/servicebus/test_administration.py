@@ -1,4 +1,4 @@
-"""Both administrations look at queues and topics, and make queues, with the same results (P6)."""
+"""Both administrations read queues and topics, and make queues, with the same results (P6)."""
 
 from __future__ import annotations
 

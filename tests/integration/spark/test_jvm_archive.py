@@ -28,7 +28,7 @@ from tests.unit.spark.test_container_limits import write
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """A Java and a Spark, as far as the archive looks at them."""
+    """A Java and a Spark, as far as the archive reads them."""
     java = tmp_path / "java"
     (java / "bin").mkdir(parents=True)
     (java / "bin" / "java").write_text("#!/bin/sh\n")

@@ -30,7 +30,7 @@ time.sleep(600)
 
 @pytest.fixture
 def jvm() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that does nothing: all that the watch looks at is whether it runs."""
+    """A process that does nothing: all that the watch checks is whether it runs."""
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     yield process
     process.kill()

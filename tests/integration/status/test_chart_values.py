@@ -117,7 +117,7 @@ def test_no_part_of_the_schema_accepts_any_key() -> None:
 
 
 def test_every_default_has_a_place_in_the_schema() -> None:
-    """A value without one would be refused; helm does not look at defaults that are empty."""
+    """A value without one would be refused; helm does not check defaults that are empty."""
     properties = json.loads((CHART / "values.schema.json").read_text())["properties"]
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     assert set(values) == set(properties) - {"global"}

@@ -43,7 +43,7 @@ DESTINATIONS = ("orders", "news", "full", "held", "spare", "clicked", "drained")
 FIRST = 770_000
 """Message ids that appear nowhere by chance."""
 MANY = 900
-"""Messages for a minute and a half at ten a second: time enough for a slow browser to look at them on their way."""
+"""Messages for a minute and a half at ten per second: time enough for a slow browser to show them on their way."""
 
 
 class Manager:

@@ -37,7 +37,7 @@ QUEUES = [f"contoso/x-servicebus-transfer/{index}" for index in range(10)]
 
 
 class Worth:
-    """A gate that looks at the message alone; the destinations of messages that are not worth a ring stay closed."""
+    """A gate that checks the message alone; the destinations of messages that are not worth a ring stay closed."""
 
     def __init__(self, worth: Callable[[bytes], bool]) -> None:
         self._worth = worth

@@ -1,4 +1,4 @@
-"""The listener while the primary is away: it receives nothing, and notices the return within five seconds (D16)."""
+"""The listener while the primary is unreachable: it receives nothing, and notices the end in five seconds (D16)."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_a_link_that_breaks_again_and_again_is_not_opened_without_a_pause(  # S9
 
 
 def until_lost(pump: Pump, turns: Iterator[None], breaking: Fault, times: int) -> None:
-    """Turns a pump until its link was broken so many times, and a few turns more, in which it must not try again."""
+    """Turns a pump until its link was broken so many times, and a few turns more, in which it must not retry."""
     while breaking.struck < times or pump.queues[BACKLOG].intake._receiver is not None:
         next(turns)
     for _ in range(5):

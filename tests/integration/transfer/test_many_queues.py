@@ -277,7 +277,7 @@ def test_a_destination_that_is_back_is_found_without_a_message_and_the_deferred_
         while manual.deferred() < 50:
             next(turns)
         for _ in range(5):
-            manual.advance(121)  # the destination is tried again
+            manual.advance(121)  # the destination is retried
             for _ in range(50):
                 next(turns)
         assert received(manual) == 50

@@ -133,7 +133,7 @@ def test_queues_beyond_the_count_are_drained_on_request_and_stay_where_they_are(
         assert [queue["queue"] for queue in result["queues"]] == [pair.backlog(index) for index in range(4)]
         assert {queue["state"] for queue in result["queues"]} == {"empty"}
         assert pair.arrived("orders") == ids(range(5))
-        assert not pair.in_backlog(3)  # it is there, and empty
+        assert not pair.in_backlog(3)  # it exists, and is empty
 
 
 @on_shared_spark

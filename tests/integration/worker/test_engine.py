@@ -19,7 +19,7 @@ Say = Callable[[str], None]
 
 
 def session(**settings: str) -> Any:
-    """A session that another program has started, as far as the engine looks at it."""
+    """A session that another program has started, as far as the engine uses it."""
     context = SimpleNamespace(getConf=lambda: settings, master="local[2]", _gateway=None)
     return SimpleNamespace(sparkContext=context)
 

@@ -93,7 +93,7 @@ def test_a_destination_that_is_down_does_not_start_job_after_job_and_delays_no_o
         pair.put([aliased(number, "news")])
         eventually(partial(has_arrived, pair, "news", f"m{number}"), what=lambda: worker.said)
     rung_for_the_good = 3
-    # the full one was tried again no more often than its own pace allows: 30 s at first, 60 s after
+    # the full one was retried no more often than its own pace allows: 30 s at first, 60 s after
     assert attempts(pair) <= before + rung_for_the_good + 3, worker.said
     assert not pair.arrived("spare")
     pair.control("contoso", "PUT", "quota", {"entity": "spare", "bytes": 1_000_000_000})

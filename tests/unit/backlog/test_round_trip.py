@@ -240,7 +240,7 @@ def test_in_the_backlog_a_message_has_no_session_no_time_to_live_and_no_schedule
 def test_restoring_gives_a_message_that_can_be_put_into_a_backlog_again(
     message: Sent, path: str, rule: TimeToLive
 ) -> None:
-    # M2: all four are gone. With no time spent, both rules give the same (M5).
+    # M2: all four are removed. With no time spent, both rules give the same (M5).
     aliased = to_backlog(message.payload, path)
     once = restore(aliased, enqueued_at=NOW, now=NOW, ttl=rule)
     assert isinstance(once, Restored)

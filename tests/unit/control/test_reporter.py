@@ -109,7 +109,7 @@ def test_a_slot_that_awaits_queues_lets_the_driver_hold_its_answers_and_asks_aga
 
 @pytest.mark.parametrize("answer", [NO_ANSWER, STOP])
 def test_a_driver_that_is_silent_or_has_said_stop_is_not_flooded(answer: SlotOrder | Exception) -> None:
-    """It holds no answers then, so nothing but the pause keeps the slot from asking twenty times a second."""
+    """It holds no answers then, so nothing but the pause keeps the slot from asking twenty times per second."""
     driver = Driver(awaits_queues=True)
     driver.answers = [answer] * 3
     assert driver.turn(4) == [REPORT_EVERY] * 3 + [SHORTEST_REPORT_PAUSE]

@@ -161,7 +161,7 @@ def test_a_burst_of_another_client_costs_a_minute_at_most() -> None:
 
 
 def test_a_limit_that_is_too_low_grows_before_the_plateau_ends() -> None:
-    """The first batch was as large as all that the namespace takes in a second: what was accepted says nothing."""
+    """The first batch was as large as all that the namespace accepts in a second: what was accepted says nothing."""
     congestion = Congestion()
     congestion.accepted(5, 10.0)
     congestion.busy(10.1, batch=100)

@@ -202,7 +202,7 @@ def test_a_message_that_is_too_large_to_be_sent_is_no_answer_of_its_destination(
 
 
 def test_an_answer_that_came_before_a_loss_does_not_make_up_for_it() -> None:  # S3
-    """Both are found in one look at the link. The next loss is the second one in a row, and not the third."""
+    """Both are found in one check of the link. The next loss is the second one in a row, and not the third."""
     destination, results = Destination("orders", PERMANENT), SendResults()
     accepted, unknown = transfer_of(FIRST), transfer_of(SECOND)
     destination._sender = SimpleNamespace(  # type: ignore[assignment]

@@ -70,7 +70,7 @@ class Watch(SparkWatch):
 
 
 class StubPair:
-    """A pair, as far as a worker that leaves looks at it."""
+    """A pair, as far as a worker that leaves uses it."""
 
     settings, listener, failure, has_worked = PAIR, None, None, True
 

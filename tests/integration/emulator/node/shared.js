@@ -4,7 +4,7 @@ import { ServiceBusClient } from "@azure/service-bus";
 
 export const connectionString = process.env.SERVICE_BUS_CONNECTION_STRING;
 
-/** A client that does not try again: what fails, fails where we can see it. */
+/** A client that does not retry: what fails, fails where we can see it. */
 export function connect(string = connectionString) {
   return new ServiceBusClient(string, { retryOptions: { maxRetries: 0 } });
 }
