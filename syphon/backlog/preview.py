@@ -54,7 +54,7 @@ def preview_message(payload: bytes, now: int, rules: PreviewRules) -> MessagePre
     """Previews one message. Never raises: the preview of a message that cannot be read says that."""
     found = restore(payload, enqueued_at=None, now=now)
     stamps = found.stamps if isinstance(found, Restored) else stamps_of(payload)
-    sender = _quickly_read(payload) if isinstance(found, Restored) else _read(payload)
+    sender = read_quickly(payload) if isinstance(found, Restored) else read_fully(payload)
     scheduled_for, expires_at, backlog_expires_at = _times(sender, stamps.enqueued_at)
     reason, description = _objection(payload, found, now, rules)
     return MessagePreview(
@@ -107,7 +107,7 @@ class _Sender(NamedTuple):
     """The time to live in the header."""
 
 
-def _quickly_read(payload: bytes) -> _Sender:
+def read_quickly(payload: bytes) -> _Sender:
     """Reads a message that was restored. Its layout is known then, and only five values need to be decoded."""
     try:
         layout = layout_of(payload)
@@ -121,14 +121,14 @@ def _quickly_read(payload: bytes) -> _Sender:
             None if raw_ttl is None else decode(raw_ttl)[0],
         )
     except Malformed:  # the sections are in another order, or a value is longer than any that counts
-        return _read(payload)
+        return read_fully(payload)
 
 
 def _value(payload: bytes, where: ByteRange | None) -> Value:
     return None if where is None else value_at(payload, *where)
 
 
-def _read(payload: bytes) -> _Sender:
+def read_fully(payload: bytes) -> _Sender:
     try:
         message = Message(payload)
         application = message.application_properties()

@@ -178,11 +178,11 @@ def _show(summary: DrainSummary) -> None:
     elif summary.account.received:  # a drain that found nothing has no ledger to point to
         click.echo(f"Ledger: {summary.ledger} (see `syphon report`)")
     if summary.is_empty and not summary.others:
-        say(_emptiness(summary.settled_for))
+        say(how_empty(summary.settled_for))
     say(printable(summary.verdict), bold=True, fg="green" if summary.is_done else "yellow")
 
 
-def _emptiness(settled_for: float) -> str:
+def how_empty(settled_for: float) -> str:
     """Say how certain it is that the backlog is empty: Service Bus can show a message late (S11)."""
     seen = (
         f"Every queue stayed empty for {duration(settled_for)}." if settled_for else "The queues are empty right now."

@@ -133,7 +133,7 @@ def _text(data: bytes) -> dict[str, str]:
         return {"base64": base64.b64encode(data).decode()}
 
 
-def _body_lines(part: Any) -> Iterator[str]:
+def body_lines(part: Any) -> Iterator[str]:
     """A part of the body for people: text as it is, bytes as hexadecimal numbers with the characters beside them."""
     text = part.get("text") if isinstance(part, dict) else part
     if isinstance(text, str):
@@ -157,7 +157,7 @@ def _print(record: dict[str, Any]) -> None:
         elif name == "body":
             click.echo(f"body: {value['kind']}, {value['bytes']:,} bytes")
             for part in value.get("content", ()):
-                for line in _body_lines(part):
+                for line in body_lines(part):
                     click.echo(f"  {line}")
         elif value is not None:
             click.echo(f"{name.replace('_', ' ')}: {printable(str(value))}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from syphon.cli.drain import _emptiness
+from syphon.cli.drain import how_empty
 
 LATE = "Service Bus can show a message up to 15 minutes late; --settle 15m waits for those."
 
@@ -19,4 +19,4 @@ LATE = "Service Bus can show a message up to 15 minutes late; --settle 15m waits
     ],
 )
 def test_an_empty_backlog_is_as_empty_as_it_was_seen_to_be(settled_for: float, said: str) -> None:  # S11
-    assert _emptiness(settled_for) == said
+    assert how_empty(settled_for) == said

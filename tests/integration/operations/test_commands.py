@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusMessage
 
-from syphon.cli.dead_letters.show import _body_lines
+from syphon.cli.dead_letters.show import body_lines
 from syphon.cost import LIST_PRICES
 from syphon.emulator import Action, Fault, Operation
 from tests.integration.operations.conftest import FIRST, KEY, SECOND, Bench, Run, aliased, answer
@@ -154,14 +154,14 @@ def test_one_dead_letter_is_shown_with_its_types_and_its_body_only_on_request(
 
 
 def test_a_body_is_printed_as_text_or_as_a_hexdump_and_never_as_python_shows_it() -> None:
-    lines = list(_body_lines({"base64": base64.b64encode(bytes(range(60, 80))).decode()}))
+    lines = list(body_lines({"base64": base64.b64encode(bytes(range(60, 80))).decode()}))
     assert lines == [
         "00000000  3c 3d 3e 3f 40 41 42 43 44 45 46 47 48 49 4a 4b  <=>?@ABCDEFGHIJK",
         "00000010  4c 4d 4e 4f                                      LMNO",
     ]
-    assert list(_body_lines({"text": "a\nb\x1b"})) == ["a", "b\ufffd"]
-    assert list(_body_lines("a value")) == ["a value"]
-    assert next(_body_lines([{"key": "k", "type": "string", "value": "v"}])) == "["
+    assert list(body_lines({"text": "a\nb\x1b"})) == ["a", "b\ufffd"]
+    assert list(body_lines("a value")) == ["a value"]
+    assert next(body_lines([{"key": "k", "type": "string", "value": "v"}])) == "["
 
 
 def test_replay_from_start_to_end_with_the_official_client_on_both_ends(

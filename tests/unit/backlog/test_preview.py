@@ -19,7 +19,7 @@ from syphon.amqp import (
 )
 from syphon.amqp import section_bytes as section
 from syphon.backlog import Restored, restore, to_backlog
-from syphon.backlog.preview import MessagePreview, PreviewRules, _quickly_read, _read, preview_message
+from syphon.backlog.preview import MessagePreview, PreviewRules, preview_message, read_fully, read_quickly
 from syphon.model import TimeToLive
 from syphon.model.entity_path import PathPatterns
 from tests.support import backlog_messages
@@ -101,4 +101,4 @@ def test_what_is_no_message_is_judged_too() -> None:
 def test_the_quick_look_at_a_message_finds_what_the_codec_finds(sent: Sent, path: str) -> None:
     payload = to_backlog(sent.payload, path)
     assert isinstance(restore(payload, enqueued_at=None, now=NOW), Restored)
-    assert_same(list(_quickly_read(payload)), list(_read(payload)))
+    assert_same(list(read_quickly(payload)), list(read_fully(payload)))
