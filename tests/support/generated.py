@@ -133,15 +133,13 @@ def spans_table() -> str:
 
 
 def options_table(command: click.Command, model: type) -> str:
-    """The options of a command, as its --help has them, with the details that their declarations add."""
+    """What the declarations of a command's options add to its --help."""
     details = {option.name: option.details for option in options_of(model)}
-    rows = ["| option | meaning |", "|---|---|"]
+    rows = ["| option | what `--help` does not say |", "|---|---|"]
     for option in (found for found in command.params if isinstance(found, click.Option)):
-        context = click.Context(command)
-        shown, help_text = option.get_help_record(context) or ("", "")
-        added = details.get(str(option.name))
-        meaning = " ".join(help_text.split()) + (f" {added}." if added else "")
-        rows.append("| `{}` | {} |".format(shown.replace("|", r"\|"), meaning))
+        shown, _ = option.get_help_record(click.Context(command)) or ("", "")
+        if added := details.get(str(option.name)):
+            rows.append("| `{}` | {}. |".format(shown.replace("|", r"\|"), added))
     return "\n".join(rows)
 
 

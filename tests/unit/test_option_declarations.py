@@ -51,7 +51,7 @@ def test_a_declared_option_is_a_keyword_of_the_function() -> None:
 
 
 def test_a_declared_option_is_in_the_reference() -> None:
-    assert "| `--pause DURATION` | Rest between messages. [default: 2s] Rarely. |" in options_table(command, WithPause)
+    assert "| `--pause DURATION` | Rarely. |" in options_table(command, WithPause)
 
 
 def test_an_invalid_value_names_its_option() -> None:
