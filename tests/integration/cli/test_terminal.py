@@ -163,6 +163,6 @@ def test_a_log_line_stands_above_the_table_and_spoils_nothing() -> None:
         eventually(lambda: "destination 4" in shown.text, lambda: shown.text, WITHIN)
         eventually(lambda: any(line.startswith("all ") for line in shown.lines), lambda: shown.text, WITHIN)
         assert [line.split()[0] for line in shown.lines if line.startswith(("queue ", "all "))] == ["queue", "all"]
-        assert [f"destination {number} takes" in shown.text for number in range(5)] == [True] * 5
+        assert [f"destination {number} is unavailable" in shown.text for number in range(5)] == [True] * 5
         shown.press(b"\n")
         assert shown.wait(WITHIN) == 0
