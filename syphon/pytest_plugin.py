@@ -49,6 +49,10 @@ class LocalNamespace:
         runtime = self._call(lambda running: running.namespace.runtime(path))
         return runtime.dead_letter if dead else runtime.active
 
+    def advance(self, seconds: float) -> None:
+        """Move the clock of the emulator forward: locks expire, and scheduled messages become active."""
+        self._emulator.advance(seconds)
+
     @contextmanager
     def fault(self, action: str, operation: str | None = None, entity: str = "*", **details: Any) -> Iterator[None]:
         """Let operations fail while the block runs, as in `fault("error", "send", "orders", times=1)`.

@@ -19,6 +19,7 @@ from syphon.yaml_settings import Between, Duration, InvalidSetting, Loc, Mistake
 from .broker import (
     CorrelationFilter,
     EntityStatus,
+    EntityTemplates,
     FalseFilter,
     Filter,
     QueueDescription,
@@ -231,6 +232,39 @@ class QueueSettings(QueueOptions):
 
     def description(self) -> QueueDescription:
         return QueueDescription(**self.model_dump(exclude_none=True))
+
+
+class AutoCreateSettings(Settings):
+    """Entities that are created when a client first uses them, and with what settings."""
+
+    queue: QueueOptions = Field(default_factory=QueueOptions)
+    topic: TopicOptions = Field(default_factory=TopicOptions)
+    subscription: SubscriptionOptions = Field(default_factory=SubscriptionOptions)
+    topics: list[str] = Field(default_factory=list)
+    """Patterns (`news*`) of the names that are topics. A sender does not say whether it means a queue or a topic."""
+
+    @model_validator(mode="after")
+    def _accepted_by_the_service(self) -> Self:
+        templates = self.templates()
+        faults = [
+            *_below(("queue",), refusals(templates.queue)),
+            *_below(("topic",), refusals(templates.topic)),
+            *_below(("subscription",), refusals(templates.subscription)),
+        ]
+        if faults:
+            raise InvalidSetting(*faults)
+        return self
+
+    def templates(self) -> EntityTemplates:
+        """The templates, with names that their users replace."""
+        return EntityTemplates(
+            QueueDescription(name="template", **self.queue.model_dump(exclude_none=True)),
+            TopicDescription(name="template", **self.topic.model_dump(exclude_none=True)),
+            SubscriptionDescription(
+                topic="template", name="template", **self.subscription.model_dump(exclude_none=True)
+            ),
+            tuple(self.topics),
+        )
 
 
 def namespace_faults(queues: list[QueueSettings], topics: list[TopicSettings], tier: Tier) -> Iterator[Mistake]:

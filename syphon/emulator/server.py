@@ -10,13 +10,14 @@ import asyncio
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from .amqp_front import AmqpConnection, AmqpTimeouts
 from .bootstrap import create_configured_entities, restore
-from .broker import BrokerNamespace, NamespaceIdentity, NoJournal, Outage, Policy
+from .broker import BrokerNamespace, NamespaceIdentity, NoJournal, Outage, Policy, VirtualHosts
 from .clock import MovableClock, SystemClock
 from .port_listener import NotInstalled, PortListener, Protocols
 from .settings import EmulatorSettings, NamespaceSettings, default_settings
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
 class RunningNamespace:
     """A namespace with its ports open."""
 
-    def __init__(self, settings: NamespaceSettings, namespace: BrokerNamespace) -> None:
+    def __init__(self, settings: NamespaceSettings, hosts: VirtualHosts) -> None:
         self.settings = settings
-        self.namespace = namespace
+        self.hosts = hosts
+        self.namespace = namespace = hosts.first
         self.amqp_port = settings.amqp_port
         self.http_port = settings.http_port
         self._timeouts = AmqpTimeouts(link_idle_timeout=settings.link_idle_timeout)
@@ -52,8 +54,8 @@ class RunningNamespace:
         return self.connection_string_for(policy.name)
 
     def connection_string_for(self, policy_name: str) -> str:
-        """The connection string for a policy."""
-        policy = self.namespace.access.policies[policy_name]
+        """The connection string for a policy, or for a namespace that is created for this key name."""
+        policy = self.hosts.find(policy_name).access.policies[policy_name]
         return (
             f"Endpoint=sb://{self.settings.reachable_as}:{self.amqp_port};SharedAccessKeyName={policy.name};"
             f"SharedAccessKey={policy.key};UseDevelopmentEmulator=true;"
@@ -67,10 +69,21 @@ class RunningNamespace:
     def connection_count(self) -> int:
         return len(self._connections)
 
+    def disrupt(self, namespace: BrokerNamespace, outage: Outage | None) -> None:
+        """Applies an outage to the clients of one of the namespaces."""
+        for connection in list(self._connections):
+            if connection.namespace is not namespace:
+                continue
+            if outage is Outage.HANG:
+                connection.hang()
+            elif outage in (Outage.REFUSE, Outage.DROP) or connection.is_hung:
+                # A connection that hung cannot continue: its peer waits for answers that were never written.
+                connection.abort()
+
     async def open(self, tls: ServerTls | None, clock: MovableClock, page_changes: bool) -> None:
         from .http_front import HttpServer  # aiohttp takes long to import, and reading settings does not need it
 
-        self._http_server = HttpServer(self.namespace, clock, page_changes)
+        self._http_server = HttpServer(self.hosts, clock, page_changes)
         make_http = await self._http_server.start()
         context = tls.context if tls else None
         protocols = Protocols(self._make_amqp, self._make_websocket, make_http)
@@ -117,7 +130,7 @@ class RunningNamespace:
             connection.fail(why)
 
     def _make_amqp(self) -> AmqpConnection:
-        connection = AmqpConnection(self.namespace, self._timeouts, self._connections.discard)
+        connection = AmqpConnection(self.hosts, self._timeouts, self._connections.discard)
         self._connections.add(connection)
         return connection
 
@@ -134,12 +147,7 @@ class RunningNamespace:
                 self._amqp.refuse()
             else:
                 self._amqp.reopen()
-        for connection in list(self._connections):
-            if outage is Outage.HANG:
-                connection.hang()
-            elif outage in (Outage.REFUSE, Outage.DROP) or connection.is_hung:
-                # A connection that hung cannot continue: its peer waits for answers that were never written.
-                connection.abort()
+        self.disrupt(self.namespace, outage)
 
 
 class Emulator:
@@ -208,9 +216,21 @@ class Emulator:
             policies,
             settings.accept_any_jwt,
             any_host=settings.listens_everywhere,
+            templates=settings.auto_create.templates() if settings.auto_create else None,
         )
         namespace = BrokerNamespace(identity, self.clock, journal, self.settings.seed)
-        running = RunningNamespace(settings, namespace)
+
+        def make(name: str) -> BrokerNamespace:
+            """A namespace like this one for a key name. It is in memory only."""
+            own = (*policies, Policy(name, policies[0].key, policies[0].claims))
+            made = BrokerNamespace(
+                replace(identity, name=name, policies=own), self.clock, NoJournal(), self.settings.seed
+            )
+            made.faults.on_outage = lambda outage: running.disrupt(made, outage)
+            create_configured_entities(made, settings)
+            return made
+
+        running = RunningNamespace(settings, VirtualHosts(namespace, make if settings.namespace_per_key else None))
         if isinstance(journal, SqliteJournal):
             restore(namespace, journal.snapshot(), self.clock.now())
             journal.on_write_error = running.disconnecting_clients

@@ -15,7 +15,7 @@ from pydantic import Field, SecretStr, ValidationError, model_validator
 from syphon.yaml_settings import Between, Duration, InvalidSetting, Mistake, Settings, read, unique, validate
 
 from .broker import Claim, Tier
-from .entity_settings import NamespaceName, QueueSettings, TopicSettings, namespace_faults
+from .entity_settings import AutoCreateSettings, NamespaceName, QueueSettings, TopicSettings, namespace_faults
 
 FIRST_AMQP_PORT = 5672
 FIRST_HTTP_PORT = 5300
@@ -57,6 +57,9 @@ class NamespaceSettings(Settings):
     )
     accept_any_jwt: bool = False
     """Accept any bearer token: clients that sign in with azure-identity work, and nothing is protected."""
+    namespace_per_key: bool = False
+    """Serve a namespace of its own, like this one, for each key name that is no policy, and host NAME.localhost."""
+    auto_create: AutoCreateSettings | None = None
     link_idle_timeout: Annotated[Duration, Between("1s", "never")] = 600_000
     queues: Annotated[list[QueueSettings], unique("name", "queue")] = Field(default_factory=list)
     topics: Annotated[list[TopicSettings], unique("name", "topic")] = Field(default_factory=list)

@@ -30,6 +30,7 @@ from syphon.emulator.broker import (
     Tier,
 )
 from syphon.emulator.broker.message import StoredState
+from syphon.emulator.broker.virtual_hosts import VirtualHosts
 
 from .checker import Checker, Story, Violation
 from .connections import KEY, KEY_NAME
@@ -102,7 +103,7 @@ class Site:
         world.network.serve(name, self._connection, self.network)
 
     def _connection(self) -> AmqpConnection:
-        connection = AmqpConnection(self.broker, AmqpTimeouts(), self._gone)
+        connection = AmqpConnection(VirtualHosts(self.broker), AmqpTimeouts(), self._gone)
         self.connections[connection] = None
         return connection
 

@@ -12,6 +12,7 @@ from syphon.emulator.broker.access import Policy
 from syphon.emulator.broker.descriptions import Claim, Tier
 from syphon.emulator.broker.journal import Journal, NoJournal
 from syphon.emulator.broker.namespace import BrokerNamespace, NamespaceIdentity
+from syphon.emulator.broker.virtual_hosts import VirtualHosts
 from syphon.emulator.clock import FakeClock
 from syphon.emulator.http_front import build_app
 
@@ -45,7 +46,7 @@ async def served(
 ) -> AsyncIterator[ServedNamespace]:
     clock = FakeClock()
     namespace = BrokerNamespace(identity, clock, journal or NoJournal())
-    runner = web.AppRunner(build_app(namespace, clock))
+    runner = web.AppRunner(build_app(VirtualHosts(namespace), clock))
     await runner.setup()
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0)

@@ -146,6 +146,7 @@ def _node(session: AmqpSession, path: str) -> RequestNode | None:
             namespace.authorize(grants, path, Claim.LISTEN)  # the whole path: some tokens are for the node only
         except Refusal:
             namespace.authorize(grants, path, Claim.SEND)
+        namespace.create_on_demand(path)
         return ManagementNode(connection, path[: len(entity)])
     return None
 
@@ -180,6 +181,7 @@ def _attach_sender(session: AmqpSession, attach: Attach, path: str) -> None:
     destination = destination.strip("/") if isinstance(destination, str) else path
     for each in {path, destination}:
         namespace.authorize(list(session.connection.grants.values()), each, Claim.SEND)
+        namespace.create_on_demand(each)
     entity = namespace.target(destination)
     entity.check_sends()
     via = session.via.enter(namespace.top_level(path), receives=False)
@@ -191,6 +193,7 @@ def _attach_sender(session: AmqpSession, attach: Attach, path: str) -> None:
 def _attach_receiver(session: AmqpSession, attach: Attach, path: str) -> None:
     namespace = session.connection.namespace
     namespace.authorize(list(session.connection.grants.values()), path, Claim.LISTEN)
+    namespace.create_on_demand(path)
     entity, queue = namespace.source(path)
     entity.check_receives()
     wants_session, session_id, descriptor = _session_filter(attach)

@@ -28,7 +28,17 @@ from syphon.amqp.frames import (
     read_performative,
 )
 
-from ..broker import Action, BrokerNamespace, Fault, Grant, OpenTransactions, Operation, Outage, Unauthorized
+from ..broker import (
+    Action,
+    BrokerNamespace,
+    Fault,
+    Grant,
+    OpenTransactions,
+    Operation,
+    Outage,
+    Unauthorized,
+    VirtualHosts,
+)
 from ..clock import Millis
 from .fast_frames import match_completion
 from .frame_io import MAX_FRAME_SIZE, Heartbeat, OutputBuffer, ProtocolError, cut, fitted
@@ -56,10 +66,12 @@ class AmqpTimeouts:
 class AmqpConnection(asyncio.Protocol):
     """A client's connection to a namespace."""
 
-    def __init__(
-        self, namespace: BrokerNamespace, settings: AmqpTimeouts, gone: Callable[[AmqpConnection], None]
-    ) -> None:
-        self.namespace = namespace
+    def __init__(self, hosts: VirtualHosts, settings: AmqpTimeouts, gone: Callable[[AmqpConnection], None]) -> None:
+        self.hosts = hosts
+        self.namespace = namespace = hosts.first
+        """The namespace that the client has named with its first key, and the first of the port until then."""
+        self.host: str | None = None
+        """The host that the client has opened."""
         self.settings = settings
         self.output = OutputBuffer(namespace.journal, self._put)
         self.grants: dict[str, Grant] = {}
@@ -73,7 +85,7 @@ class AmqpConnection(asyncio.Protocol):
         self._on_closed = gone
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._handshake = Handshake(namespace.access, self.output)
+        self._handshake = Handshake(hosts, self.output)
         self._heartbeat = Heartbeat(lambda: self.output.write(EMPTY_FRAME), self._give_up_peer)
         self._rest = b""
         self._read: Callable[[bytes, int], int] = self._read_handshake
@@ -92,6 +104,19 @@ class AmqpConnection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
         self._transport = transport  # type: ignore[assignment]  # uvloop's transports are not asyncio's by type
         self._after(self.settings.handshake_timeout / 1000, self._give_up_handshake)
+        self._meet_faults()
+
+    def join(self, namespace: BrokerNamespace) -> None:
+        """Moves the connection to the namespace that its client has named. Its first key decides."""
+        if namespace is not self.namespace:
+            if self.grants:
+                raise Unauthorized(f"This connection belongs to namespace {self.namespace.name}: open another one.")
+            self.namespace = namespace
+            self.transactions = OpenTransactions(namespace.clock, namespace.target)
+            self._meet_faults()
+        self.hosts.keep(namespace)
+
+    def _meet_faults(self) -> None:
         if self.namespace.faults.outage in (Outage.REFUSE, Outage.DROP):
             self.abort()
         elif self.namespace.faults.outage is Outage.HANG:
@@ -197,6 +222,7 @@ class AmqpConnection(asyncio.Protocol):
             return len(data)
         if self._handshake.is_over:
             if self._handshake.grant is not None:
+                self.join(self._handshake.namespace)
                 self.grants[""] = self._handshake.grant
             self._read = self._read_frame
         return after
@@ -244,6 +270,7 @@ class AmqpConnection(asyncio.Protocol):
         else:
             self.peer_max_frame_size = MAX_FRAME_SIZE
         self._opened = True
+        self.host = peer.hostname
         idle = self.settings.connection_idle_timeout
         self.send(0, Open(self.namespace.name, None, MAX_FRAME_SIZE, CHANNEL_MAX, idle))
         if self._refusal is not None:

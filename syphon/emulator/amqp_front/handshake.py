@@ -14,7 +14,7 @@ from syphon.amqp.frames import (
     read_performative,
 )
 
-from ..broker import Access, Grant, Unauthorized
+from ..broker import Grant, Unauthorized, VirtualHosts
 from .frame_io import OutputBuffer, ProtocolError, cut
 
 MECHANISMS = Array(0xA3, (Symbol("ANONYMOUS"), Symbol("PLAIN"), Symbol("MSSBCBS"), Symbol("EXTERNAL")))
@@ -24,11 +24,12 @@ OK, AUTH = 0, 1
 class Handshake:
     """Reads from the first byte to the header after which AMQP frames follow."""
 
-    def __init__(self, access: Access, output: OutputBuffer) -> None:
+    def __init__(self, hosts: VirtualHosts, output: OutputBuffer) -> None:
         self.is_over = False
         self.grant: Grant | None = None
         """The rights of a peer that gave the name and key of a policy. Other peers put a token later."""
-        self._access = access
+        self.namespace = hosts.first
+        self._hosts = hosts
         self._output = output
         self._secured = False
         self._read = self._read_header
@@ -80,6 +81,9 @@ class Handshake:
             if len(parts) != 3:
                 raise Unauthorized("SASL PLAIN wants an authorization id, a policy's name and its key.")
             name, key = (part.decode("utf-8", "replace") for part in parts[1:])
-            self.grant = self._access.plain(name, key)
+            namespace = self._hosts.find(name, init.hostname)
+            self.grant = namespace.access.plain(name, key)
+            self._hosts.keep(namespace)
+            self.namespace = namespace
         elif init.mechanism not in ("ANONYMOUS", "MSSBCBS", "EXTERNAL"):
             raise Unauthorized(f"SASL {init.mechanism} is not offered.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from syphon.amqp import Int, Malformed, Map, Message, Properties, Section, Value, properties_bytes, section_bytes
 from syphon.amqp.frames import Accepted, Attach, Composite, Source, Target, TransactionalState
 
-from ..broker import Action, BadArgument, Fault, MessageQueue, Operation, QuotaExceeded, Refusal, Settlement
+from ..broker import Action, BadArgument, Fault, MessageQueue, Operation, QuotaExceeded, Refusal, Settlement, key_name
 from .links import IncomingLink, OutgoingLink
 
 if TYPE_CHECKING:
@@ -170,9 +170,10 @@ class CbsNode:
         address = request.application_properties.get("name")
         if not isinstance(request.body, str) or not isinstance(address, str):
             raise BadArgument("put-token wants the token as its body and the address as 'name'.")
-        namespace = self._connection.namespace
+        namespace = self._connection.hosts.find(key_name(request.body), self._connection.host)
         grant = namespace.access.token(request.body, address)
         namespace.check_exists(grant.path, address)
+        self._connection.join(namespace)
         self._connection.grant(grant)
         return _cbs_reply(202, "Accepted")
 

@@ -1,6 +1,6 @@
 """What Service Bus does with messages, without a network: entities, locks, rules, faults and counts."""
 
-from .access import Access, Grant, Policy
+from .access import Access, Grant, Policy, key_name
 from .actions import SqlAction
 from .admission import FRAGMENTS
 from .counters import Kind
@@ -19,6 +19,7 @@ from .descriptions import (
     TopicDescription,
 )
 from .entities import QueueEntity, SubscriptionEntity, TopicEntity
+from .entity_templates import EntityTemplates
 from .faults import MANAGEMENT_CREDITS, Action, BadFault, ConnectionDropped, Fault, MessageIds, Operation, Outage
 from .filters import CorrelationFilter, FalseFilter, Filter, SqlFilter, TrueFilter
 from .journal import Journal, NoJournal
@@ -43,6 +44,7 @@ from .refusals import (
 )
 from .sessions import MessageSession, SessionQueue, SessionWaiter
 from .transactions import OpenTransactions
+from .virtual_hosts import VirtualHosts
 
 __all__ = [
     "Access",
@@ -61,6 +63,7 @@ __all__ = [
     "EntityNotFound",
     "EntityRuntime",
     "EntityStatus",
+    "EntityTemplates",
     "FRAGMENTS",
     "FalseFilter",
     "Fault",
@@ -103,7 +106,9 @@ __all__ = [
     "TopicEntity",
     "TrueFilter",
     "Unauthorized",
+    "VirtualHosts",
     "default_message_size",
+    "key_name",
     "plain",
     "validate",
 ]

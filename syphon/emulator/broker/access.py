@@ -140,6 +140,11 @@ class Access:
         return parts.path.strip("/").lower()
 
 
+def key_name(token: str) -> str | None:
+    """The name of the policy that a shared access signature says it was signed with."""
+    return _parts(token)[0].get("skn") if token.startswith("SharedAccessSignature ") else None
+
+
 @lru_cache(1000)
 def _parts(token: str) -> tuple[dict[str, str], dict[str, str]]:
     """The fields of a shared access signature, and the same as they were written. Clients use a token many times."""

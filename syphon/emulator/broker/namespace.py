@@ -23,6 +23,7 @@ from .descriptions import (
     TopicDescription,
 )
 from .entities import QueueEntity, SubscriptionEntity, TopicEntity
+from .entity_templates import EntityTemplates
 from .faults import FaultInjector
 from .journal import Journal
 from .message import BrokeredMessage, StoredState
@@ -43,6 +44,8 @@ class NamespaceIdentity:
     accept_any_jwt: bool
     any_host: bool = False
     """Whether tokens may name any host: in a container the emulator does not know what its clients call it."""
+    templates: EntityTemplates | None = None
+    """What is created when a client first uses an entity that does not exist. None refuses it, as the service does."""
 
 
 class BrokerNamespace:
@@ -57,10 +60,12 @@ class BrokerNamespace:
         self.created_at: Millis = clock.now()
         self.counters = OperationCounters()
         self.faults = FaultInjector(clock, seed)
-        hosts = {self.name, f"{self.name}.servicebus.windows.net", self.host, "localhost", "127.0.0.1", "::1"}
+        own = self.name, f"{self.name}.servicebus.windows.net", f"{self.name}.localhost", self.host
+        hosts = {*own, "localhost", "127.0.0.1", "::1"}
         self.access = Access(
             None if identity.any_host else hosts, identity.policies, identity.accept_any_jwt, self._rules_of
         )
+        self._templates = identity.templates
         self._queues: dict[str, QueueEntity] = {}
         self._topics: dict[str, TopicEntity] = {}
         self._idle_timers: dict[str, Timer] = {}
@@ -106,8 +111,6 @@ class BrokerNamespace:
             return entity.main
         return entity.sub_queue(sub_queue)
 
-    line = message_queue  # the former name, until all tests use the new one
-
     def entity(self, path: str) -> QueueEntity | TopicEntity | SubscriptionEntity:
         return self._find(path.strip("/"))
 
@@ -130,7 +133,7 @@ class BrokerNamespace:
         """Refuses an address with the path of an entity, a sub-queue or a node that does not exist."""
         entity_path = path.strip("/").lower().removesuffix("/$management")
         entity, _ = split_sub_queue(entity_path)
-        if entity and not entity.startswith("$"):
+        if entity and not entity.startswith("$") and self._templates is None:
             try:
                 self._find(entity)
             except EntityNotFound:
@@ -207,6 +210,11 @@ class BrokerNamespace:
         stored = self._create(description)
         self.create_rule(description.topic, description.name, default_rule)
         return stored
+
+    def create_on_demand(self, path: str) -> None:
+        """Creates the entity at a path if there is none and the settings have a template for it."""
+        if self._templates is not None:
+            self._templates.create(self, split_sub_queue(path.strip("/").removesuffix("/$management"))[0])
 
     def add_entity(self, description: EntityDescription) -> None:
         """Adds an entity without checks and without the journal: it existed before, or the caller records it."""

@@ -14,13 +14,13 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
-from ..broker import BrokerNamespace, ConnectionDropped, EntityNotFound, Journal, Refusal
+from ..broker import ConnectionDropped, EntityNotFound, Journal, Refusal, VirtualHosts
 from ..clock import MovableClock
 from .admin import AdministrationApi
 from .arm import ResourceManagerApi
 from .control import Control, add_control_routes
 from .page import page
-from .requests import AdministrationPath, entity_of, is_control, is_health, is_page, is_resource_manager
+from .requests import AdministrationPath, entity_of, is_control, is_health, is_page, is_resource_manager, namespace_of
 from .xml_elements import element, serialize, text
 
 log = logging.getLogger(__name__)
@@ -29,14 +29,12 @@ _CLOSING = web.AppKey("closing", asyncio.Event)
 _WRITES = frozenset({"PUT", "POST", "PATCH", "DELETE"})
 
 
-def build_app(namespace: BrokerNamespace, clock: MovableClock, page_changes: bool = False) -> web.Application:
-    """Builds the application that answers on the HTTP port of a namespace. With `page_changes` its page may change
-    something."""
-    app = web.Application(middlewares=[_answer_refusals, _observe(namespace)])
+def build_app(hosts: VirtualHosts, clock: MovableClock, page_changes: bool = False) -> web.Application:
+    """Builds the application that answers on the HTTP port of a namespace, and of those that are made like it. With
+    `page_changes` its page may change something."""
+    app = web.Application(middlewares=[_answer_refusals, _observe(hosts)])
     app[_CLOSING] = asyncio.Event()
     app.on_shutdown.append(_release)
-    administration = AdministrationApi(namespace)
-    resource_manager = ResourceManagerApi(namespace)
 
     async def answer(request: web.Request) -> web.StreamResponse:
         if is_health(request):
@@ -45,10 +43,10 @@ def build_app(namespace: BrokerNamespace, clock: MovableClock, page_changes: boo
             return page(request)
         if is_control(request.path):
             raise EntityNotFound(f"{request.method} {request.path} is not one of the emulator's controls.")
-        front = resource_manager if is_resource_manager(request.path) else administration
-        return await front.answer(request)
+        front = ResourceManagerApi if is_resource_manager(request.path) else AdministrationApi
+        return await front(namespace_of(request, hosts)).answer(request)
 
-    add_control_routes(app, Control(namespace, clock, page_changes))
+    add_control_routes(app, lambda request: Control(namespace_of(request, hosts), hosts, clock, page_changes))
     # One route for all paths: entity names contain slashes, written as / or as %2F, and no pattern can match them.
     app.router.add_route("*", "/{path:.*}", answer)
     return app
@@ -66,12 +64,15 @@ async def _answer_refusals(request: web.Request, handler: Handler) -> web.Stream
         return refused(request.path, Refusal(problem.text or problem.reason, status=problem.status))
 
 
-def _observe(namespace: BrokerNamespace) -> Middleware:
-    """Applies faults to each request, counts it, and answers a change after it is on disk."""
+def _observe(hosts: VirtualHosts) -> Middleware:
+    """Finds the namespace of each request, applies faults, counts it, and answers a change after it is on disk."""
 
     @web.middleware
     async def watch(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if is_control(request.path) or is_health(request) or is_page(request):
+        if is_health(request) or is_page(request):
+            return await handler(request)
+        namespace = namespace_of(request, hosts)
+        if is_control(request.path):
             return await handler(request)
         is_write = request.method in _WRITES
         entity = entity_of(request.path)
@@ -142,7 +143,9 @@ _SUB_CODE = re.compile(r"SubCode=\d+\. ")
 
 def refused(path: str, refusal: Refusal) -> web.Response:
     """The answer to a refused request: Service Bus writes XML, Resource Manager and the control routes JSON."""
-    if is_resource_manager(path) or is_control(path):
+    if is_control(path):
+        return web.json_response({"error": refusal.description}, status=refusal.status)
+    if is_resource_manager(path):
         code = _CODES.get(refusal.status) or HTTPStatus(refusal.status).phrase.title().replace(" ", "")
         return web.json_response({"error": {"code": code, "message": refusal.description}}, status=refusal.status)
     detail = refusal.description
@@ -179,8 +182,8 @@ log.addFilter(_shorten_bad_request)
 class HttpServer:
     """The HTTP front of one namespace, as a factory of protocols for its listeners."""
 
-    def __init__(self, namespace: BrokerNamespace, clock: MovableClock, page_changes: bool) -> None:
-        app = build_app(namespace, clock, page_changes)
+    def __init__(self, hosts: VirtualHosts, clock: MovableClock, page_changes: bool) -> None:
+        app = build_app(hosts, clock, page_changes)
         self._runner = web.AppRunner(app, access_log=None, logger=log, shutdown_timeout=0.5)
 
     async def start(self) -> Callable[[], asyncio.Protocol]:

@@ -6,8 +6,6 @@ messages need a key, and so does every change that a page wants to make.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import dataclasses
 import time
 from collections.abc import Awaitable, Callable
@@ -31,11 +29,13 @@ from ..broker import (
     Outage,
     Refusal,
     Unauthorized,
+    VirtualHosts,
 )
 from ..clock import MovableClock
 from . import page
+from .requests import basic_credentials
 
-Handler = Callable[[web.Request], Awaitable[web.Response]]
+Handler = Callable[["Control", web.Request], Awaitable[web.Response]]
 B = TypeVar("B", bound=BaseModel)
 PREFIX = "/$emulator"
 MOST_MESSAGES = 100
@@ -83,39 +83,44 @@ class ClockBody(_Body):
     advance: Annotated[Duration, Between("1ms", "3650d")]
 
 
-def add_control_routes(app: web.Application, control: Control) -> None:
-    """Adds the control routes to the application."""
+def add_control_routes(app: web.Application, control: Callable[[web.Request], Control]) -> None:
+    """Adds the control routes to the application; `control` has those of the namespace that a request is for."""
     routes: list[tuple[str, str, Handler]] = [
-        ("GET", "/health", control.health),
-        ("GET", "/counters", control.counters),
-        ("DELETE", "/counters", control.reset_counters),
-        ("GET", "/faults", control.list_faults),
-        ("POST", "/faults", control.add_fault),
-        ("DELETE", "/faults", control.clear_faults),
-        ("DELETE", "/faults/{id:[0-9]{1,18}}", control.clear_fault),
-        ("PUT", "/outage", control.begin_outage),
-        ("DELETE", "/outage", control.end_outage),
-        ("PUT", "/throttle", control.throttle),
-        ("DELETE", "/throttle", control.end_throttle),
-        ("PUT", "/quota", control.set_quota),
-        ("PUT", "/fragments", control.set_fragments),
-        ("GET", "/clock", control.clock),
-        ("POST", "/clock", control.advance_clock),
-        ("GET", "/entities", control.entities),
-        ("GET", "/messages", control.messages),
+        ("GET", "/health", Control.health),
+        ("GET", "/counters", Control.counters),
+        ("DELETE", "/counters", Control.reset_counters),
+        ("GET", "/faults", Control.list_faults),
+        ("POST", "/faults", Control.add_fault),
+        ("DELETE", "/faults", Control.clear_faults),
+        ("DELETE", "/faults/{id:[0-9]{1,18}}", Control.clear_fault),
+        ("PUT", "/outage", Control.begin_outage),
+        ("DELETE", "/outage", Control.end_outage),
+        ("PUT", "/throttle", Control.throttle),
+        ("DELETE", "/throttle", Control.end_throttle),
+        ("PUT", "/quota", Control.set_quota),
+        ("PUT", "/fragments", Control.set_fragments),
+        ("GET", "/clock", Control.clock),
+        ("POST", "/clock", Control.advance_clock),
+        ("GET", "/entities", Control.entities),
+        ("GET", "/messages", Control.messages),
+        ("GET", "/namespaces", Control.namespaces),
+        ("DELETE", "/namespaces/{name}", Control.delete_namespace),
     ]
 
     for method, path, handler in routes:
-        app.router.add_route(method, PREFIX + path, _guarded(handler, control.check_page))
+        app.router.add_route(method, PREFIX + path, _guarded(handler, control))
 
 
-def _guarded(handler: Handler, check: Callable[[web.Request], None]) -> Handler:
-    """Checks a request, and answers refusals as JSON."""
+def _guarded(
+    handler: Handler, control: Callable[[web.Request], Control]
+) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """Refuses pages of others, and answers refusals as JSON."""
 
     async def guarded(request: web.Request) -> web.Response:
         try:
-            check(request)
-            return await handler(request)
+            controls = control(request)
+            controls.check_page(request)
+            return await handler(controls, request)
         except Refusal as refusal:
             return web.json_response({"error": refusal.description}, status=refusal.status)
 
@@ -137,9 +142,12 @@ async def _read(request: web.Request, model: type[B]) -> B:
 class Control:
     """The handlers of the control routes of one namespace."""
 
-    def __init__(self, namespace: BrokerNamespace, clock: MovableClock, page_changes: bool) -> None:
+    def __init__(
+        self, namespace: BrokerNamespace, hosts: VirtualHosts, clock: MovableClock, page_changes: bool
+    ) -> None:
         """With `page_changes` the page of the namespace may change something."""
         self._namespace = namespace
+        self._hosts = hosts
         self._clock = clock
         self._page_changes = page_changes
         self._faults = namespace.faults
@@ -209,6 +217,13 @@ class Control:
         self._namespace.set_fragments_down(body.entity, set(body.down))
         return web.json_response({"entity": body.entity, "down": sorted(body.down)})
 
+    async def namespaces(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        return web.json_response({"namespaces": self._hosts.names()})
+
+    async def delete_namespace(self, request: web.Request) -> web.Response:
+        self._hosts.delete(request.match_info["name"])
+        return web.json_response({})
+
     # --- the clock and what there is -------------------------------------------------------------------------------
 
     async def clock(self, request: web.Request) -> web.Response:  # noqa: ARG002
@@ -263,14 +278,11 @@ class Control:
     def authorize(self, request: web.Request, path: str, claim: Claim) -> None:
         """Refuses a request without the name and key of a policy (Basic) or a shared access signature."""
         header = request.headers.get("Authorization", "")
-        if not header.startswith("Basic "):
+        credentials = basic_credentials(header)
+        if credentials is None:
             self._namespace.authorize_http(header or None, path, claim)
-            return
-        try:
-            name, _, key = base64.b64decode(header[6:], validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
-            raise Unauthorized("The Authorization header is not the name and key of a policy.") from None
-        self._namespace.authorize([self._namespace.access.plain(name, key)], path, claim)
+        else:
+            self._namespace.authorize([self._namespace.access.plain(*credentials)], path, claim)
 
 
 def _shown(fault: Fault) -> dict[str, Any]:

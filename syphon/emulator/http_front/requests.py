@@ -7,6 +7,8 @@ the slashes of a name as tildes. The emulator's own routes are at a path that no
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +17,17 @@ from urllib.parse import unquote, urlsplit
 
 from aiohttp import web
 
-from ..broker import BadArgument, BrokerNamespace, Claim, QueueDescription, SubscriptionDescription
+from ..broker import (
+    BadArgument,
+    BrokerNamespace,
+    Claim,
+    EntityNotFound,
+    QueueDescription,
+    SubscriptionDescription,
+    Unauthorized,
+    VirtualHosts,
+    key_name,
+)
 
 _CONTROL = "/$emulator/"
 HEALTH = "/health"
@@ -57,6 +69,36 @@ def entity_of(path: str) -> str:
         return path.strip("/")
     resource = ResourcePath.of(path)
     return resource.entity if resource else ""
+
+
+def namespace_of(request: web.Request, hosts: VirtualHosts) -> BrokerNamespace:
+    """The namespace that a request is for. One that does not exist yet is created for a client that shows a key."""
+    header = request.headers.get("Authorization", "")
+    credentials = basic_credentials(header)
+    name = credentials[0] if credentials else key_name(header)
+    if name is None and is_control(request.path):
+        name = request.query.get("namespace")
+    namespace = hosts.find(name, hostname(request.host))
+    if not hosts.exists(namespace):
+        if credentials:
+            namespace.access.plain(*credentials)
+        elif header:
+            namespace.access.token(header, f"sb://{hostname(request.host)}{request.path}")
+        else:
+            raise EntityNotFound(f"No client has used namespace '{namespace.name}' yet.")
+        hosts.keep(namespace)
+    return namespace
+
+
+def basic_credentials(header: str) -> tuple[str, str] | None:
+    """The name and key of a policy in an Authorization header, or None."""
+    if not header.startswith("Basic "):
+        return None
+    try:
+        name, _, key = base64.b64decode(header[6:], validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        raise Unauthorized("The Authorization header is not the name and key of a policy.") from None
+    return name, key
 
 
 @dataclass(frozen=True, slots=True)

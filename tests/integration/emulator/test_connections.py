@@ -41,6 +41,7 @@ from syphon.emulator.broker.access import EVERYTHING, Policy
 from syphon.emulator.broker.descriptions import Tier
 from syphon.emulator.broker.journal import NoJournal
 from syphon.emulator.broker.namespace import BrokerNamespace, NamespaceIdentity
+from syphon.emulator.broker.virtual_hosts import VirtualHosts
 from syphon.emulator.clock import SystemClock
 from syphon.emulator.port_listener import PortListener, Protocols
 from syphon.emulator.settings import ROOT_KEY, ROOT_POLICY
@@ -213,7 +214,7 @@ class Door:
         self._listener = PortListener("127.0.0.1", 0, None, Protocols(self._make, *2 * (asyncio.Protocol,)))
 
     def _make(self) -> AmqpConnection:
-        connection = AmqpConnection(self.namespace, self._patience, self.connections.discard)
+        connection = AmqpConnection(VirtualHosts(self.namespace), self._patience, self.connections.discard)
         self.connections.add(connection)
         return connection
 

@@ -65,6 +65,17 @@ def test_failures_end_with_their_block(servicebus_namespace):
     assert sent_and_received(connection_string, "orders") == "hello"
 
 
+@pytest.mark.servicebus(queues=["orders"])
+def test_nobody_waits_for_a_lock(servicebus_namespace):
+    with ServiceBusClient.from_connection_string(servicebus_namespace.connection_string) as client:
+        with client.get_queue_sender("orders") as sender, client.get_queue_receiver("orders") as receiver:
+            sender.send_messages(ServiceBusMessage("hello"))
+            (first,) = receiver.receive_messages(max_wait_time=10)
+            servicebus_namespace.advance(61)
+            (again,) = receiver.receive_messages(max_wait_time=10)
+            assert (first.delivery_count, again.delivery_count) == (0, 1)
+
+
 @pytest.mark.servicebus(config="Config.json")
 def test_the_file_of_microsofts_emulator(servicebus_namespace):
     assert sent_and_received(servicebus_namespace.connection_string, "queue.1") == "hello"
@@ -87,7 +98,7 @@ def test_the_fixtures_serve_tests_of_other_projects_in_several_processes(tmp_pat
     (tmp_path / "test_orders.py").write_text(ORDERS)
     (tmp_path / "Config.json").write_text(CONFIG)
     said = pytest_run(tmp_path, "-n", "2")
-    assert "8 passed" in said, said
+    assert "9 passed" in said, said
 
 
 def test_a_mistake_in_the_marker_is_named(tmp_path: Path) -> None:
