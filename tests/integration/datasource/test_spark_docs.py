@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -18,13 +19,14 @@ from syphon.emulator import QueueDescription
 from syphon.emulator.broker.message import BrokeredMessage
 from tests.support.quick_java import quick_java
 from tests.support.spark_source import KEY, SourceBus, message, source_bus
+from tests.support.tools import ROOT
 
-PAGE = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
+PAGE = (ROOT / "docs" / "spark.md").read_text()
 OURS = PAGE.partition("## Drain and inspect from Python")[0]
 BLOCKS = re.findall(r"```python\n(.*?)```", OURS, re.DOTALL)
 BACKLOG = "contoso/x-servicebus-transfer/0"
 FRAME = """
-import contextlib, io, json, os, traceback, urllib.request
+import contextlib, io, json, os, runpy, sys, traceback, urllib.request
 from pydantic import SecretStr
 from syphon.config import PipelineSettings
 from syphon.datasource import ServiceBusDataSource
@@ -69,6 +71,9 @@ with spark_session(pipeline) as spark:
         show(frame)
     query.explain(True)
     print(query.lastProgress, query.recentProgress, query.status)
+
+    sys.argv[1:] = ["news/Subscriptions/all,lagg*", "lagging"]
+    runpy.run_path(os.environ["EXAMPLE"], run_name="__main__")
 
     # The same secrets as options of queries.
     spark.dataSource.register(ServiceBusDataSource)
@@ -115,6 +120,8 @@ def bus() -> Iterator[SourceBus]:
         bus.put("orders", *(message(b"%d" % number, subject="new") for number in range(60)))
         bus.put("orders/$DeadLetterQueue", message(b"dead", {"DeadLetterReason": "Expired"}))
         bus.put("news/Subscriptions/all", message(b"news"))
+        bus.queue("lagging")
+        bus.put("lagging", *(message() for _ in range(1200)))
         yield bus
 
 
@@ -140,7 +147,8 @@ def run(bus: SourceBus, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
         **os.environ,
         **quick_java(),
         "SERVICEBUS": bus.string,
-        "PYTHONPATH": str(Path(__file__).parents[3]),
+        "EXAMPLE": str(ROOT / "examples" / "stream_to_parquet.py"),
+        "PYTHONPATH": str(ROOT),
     }
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=540
@@ -165,6 +173,17 @@ def test_every_block_of_the_page_works_as_printed(run: tuple[Path, str, str], bu
     assert len(bus.payloads("orders")) == 160
     assert len(bus.payloads("archive")) == 320  # by the stream of the page, and by the one with options of its own
     assert list((folder / "seen").glob("*.parquet"))
+
+
+@pytest.mark.spark4
+@pytest.mark.timeout(600)
+def test_the_example_of_a_stream_shows_its_lag(run: tuple[Path, str, str]) -> None:
+    folder, output, _ = run
+    assert list((folder / "lagging").glob("*.parquet"))
+    if find_spec("pyspark.sql.streaming.datasource") is None:
+        return  # Spark 4.0 and 4.1 have neither limits nor a lag
+    assert "batch 0: 1000 rows, left to read: {'news/subscriptions/all': 0, 'lagging': 201}" in output
+    assert "batch 1: 201 rows, left to read: {'news/subscriptions/all': 0, 'lagging': 0}" in output
 
 
 @pytest.mark.spark4
