@@ -29,8 +29,9 @@ BROKEN_LINKS = 3
 BUSY_IN_A_ROW = 3
 """How often in a row a destination may answer busy, with nothing accepted between, and still be expected back soon: its
 messages stay in flight, and it backs off for ten seconds each time. Busy is not a failure (S5)."""
-FAILED_KEYS = 4
-"""How many different keys in a row may time out before the destination counts as unavailable."""
+FAILED_KEYS = 16
+"""How many different keys in a row may time out before the destination counts as unavailable. Four would be too few if
+two of its sixteen fragments are down: among 4,096 random keys are four in a row that belong there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from syphon.amqp.frames import Composite, Disposition
 from syphon.emulator import Action, Fault, Operation
 from syphon.emulator.amqp_front.entity_links import IncomingEntityLink
 from syphon.emulator.amqp_front.session import AmqpSession
+from syphon.emulator.broker.admission import FRAGMENTS
 from syphon.model.entity_path import EntityPath, Renames
 from syphon.model.errors import DestinationBusy, DestinationDisabled, DestinationSilent
 from syphon.transfer.breaker import Available, BackingOff, Rejecting
@@ -124,9 +125,9 @@ def test_a_timeout_for_one_key_backs_off_that_key_and_not_the_destination(trial:
     trial.turn(lambda: len(trial.results.accepted) == 2)
 
 
-def test_when_several_keys_in_a_row_time_out_the_destination_backs_off(trial: Trial) -> None:  # S4
+def test_when_as_many_keys_in_a_row_time_out_as_there_are_fragments_the_destination_backs_off(trial: Trial) -> None:
     trial.namespaces.fault(Fault(Action.ERROR, Operation.SEND, "orders", condition="com.microsoft:timeout"))
-    for key in range(4):
+    for key in range(FRAGMENTS):  # S4
         assert isinstance(trial.destination.state, Available)
         trial.offer(f"key {key}")
         trial.turn(lambda: len(trial.results.left) == key + 1)  # noqa: B023  it is used at once
