@@ -26,6 +26,7 @@ from syphon.model import (
     PathPatterns,
     SyphonError,
     Waits,
+    duration,
     never_a_destination,
     plural,
     volume,
@@ -323,11 +324,12 @@ class _Primary(PreflightCheck):
         for path, why in useless.items():
             text = f"can never receive a message: {why}; remove it from destinations.allow"
             yield self._finding(Level.WARNING, text, path)
-        reached = True
-        for finding in self._links(self._entities([path for path in named if path not in useless])):
+        reached, entities = True, self._entities([path for path in named if path not in useless])
+        for finding in self._links(entities):
             reached = reached and not (finding.entity is None and not finding.level.is_good)
             yield finding
         if reached:
+            yield from self._that_detect_duplicates(entities)
             yield from self._covered([pattern for pattern in patterns if pattern != "*"])
 
     def _once_connected(self, connection: Connection, deadline: float) -> Iterator[Finding]:  # noqa: ARG002
@@ -360,6 +362,26 @@ class _Primary(PreflightCheck):
         destinations = self.pair.destinations
         actual = [destinations.renames.actual(EntityPath.of(path)).name for path in named]
         return list(dict.fromkeys([*actual, *destinations.rename.values()]))
+
+    def _that_detect_duplicates(self, entities: Sequence[str]) -> Iterator[Finding]:
+        """Names the destinations that drop a message whose id they know, also if it is another message (S2)."""
+        if not entities:
+            return
+        renamed = {new: old for old, new in self.pair.destinations.rename.items()}
+        with (
+            suppress(SyphonError),  # only the Manage claim allows the question, and a worker needs none here
+            closing(administration_of(self.pair.primary, Via.ADMIN, "", CHECK_ANSWER_WITHIN)) as administration,
+        ):
+            for entity in entities:
+                if not (window := administration.duplicate_window(entity)):
+                    continue
+                drops = f"drops a message whose id it has seen within {duration(window / 1000)}"
+                if (old := renamed.get(entity)) is not None:
+                    text = f"{drops}; different messages that were meant for '{old}' may have the same id"
+                    yield self._finding(Level.WARNING, text, entity)
+                else:
+                    text = f"{drops}; a drain may send messages within that time that were sent further apart"
+                    yield self._finding(Level.FINE, text, entity)
 
     def _covered(self, patterns: Sequence[str]) -> Iterator[Finding]:
         """Lists what each pattern matches. This needs the Manage claim; without it the check only says so."""

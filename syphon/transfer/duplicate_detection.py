@@ -5,7 +5,8 @@ other message that was accepted. A replay would complete the dead letter, and th
 whose id may be known stays where it is, or goes out under a new id if the operator asks for that. Messages without an
 id are never duplicates.
 
-A transfer from the backlog to a destination needs no guard: the destination knows the id only if it has the message.
+A transfer from the backlog to a destination has no guard: what its destination drops is a repeat, unless a sender uses
+one id for different messages. `syphon check` names the destinations where that matters.
 """
 
 from __future__ import annotations

@@ -122,6 +122,28 @@ def test_of_a_renamed_destination_the_new_name_is_tried(emulator: BackgroundEmul
     ]
 
 
+def test_destinations_that_drop_messages_with_a_known_id_are_named(emulator: BackgroundEmulator) -> None:  # S2
+    make(emulator, "contoso-dr", DOCUMENTED)
+    for queue in (
+        QueueDescription("once", requires_duplicate_detection=True),
+        QueueDescription("orders", requires_duplicate_detection=True),
+        QueueDescription("billing"),
+    ):
+        make(emulator, "contoso", queue)
+    destinations = {"allow": ["orders", "billing", "old"], "rename": {"old": "once"}}
+    findings = found(pair(emulator, destinations=destinations))
+    drops = "drops a message whose id it has seen within 10 min"
+    assert about(findings, "once") == [
+        (FINE, "can be sent to"),
+        (WARNING, f"{drops}; different messages that were meant for 'old' may have the same id"),
+    ]
+    together = f"{drops}; a drain may send messages within that time that were sent further apart"
+    assert about(findings, "orders") == [(FINE, "can be sent to"), (FINE, together)]
+    assert about(findings, "billing") == [(FINE, "can be sent to")]
+    without_manage = found(pair(emulator, "worker", destinations=destinations), makes_queues=False)
+    assert about(without_manage, "once") == [(FINE, "can be sent to")]
+
+
 def test_destinations_are_tried_and_patterns_looked_up(emulator: BackgroundEmulator) -> None:  # D13
     off = QueueDescription("off", status=EntityStatus.DISABLED)
     make(emulator, "contoso", QueueDescription("orders"), QueueDescription("billing/paid"), off)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 
 from syphon.emulator import QueueDescription, SubscriptionDescription, TopicDescription
+from syphon.emulator.broker import BrokerNamespace
 from syphon.emulator.clock import SystemClock
 from tests.integration.operations.conftest import FIRST, Bench, Run, aliased, answer, running
 from tests.support.cli_process import run_syphon
@@ -205,16 +206,27 @@ def test_a_renamed_destination_is_the_one_that_counts(bench: Bench, tmp_path: Pa
     assert "'once' detects duplicates" in result["why_left"][0]["why"]
 
 
-def test_a_topic_that_forwards_to_a_queue_that_detects_duplicates_counts_too(
-    bench: Bench, tmp_path: Path, syphon: Run
-) -> None:
+def forwarding_topic(namespace: BrokerNamespace) -> None:
+    namespace.create_topic(TopicDescription("orders"))
+    namespace.create_subscription(SubscriptionDescription("orders", "all", forward_to="once"))
+
+
+def forwarding_queues(namespace: BrokerNamespace) -> None:
+    namespace.create_queue(QueueDescription("between", forward_to="once"))
+    namespace.create_queue(QueueDescription("orders", forward_to="between"))
+
+
+def detecting_topic(namespace: BrokerNamespace) -> None:
+    namespace.create_topic(TopicDescription("orders", requires_duplicate_detection=True))
+    namespace.create_subscription(SubscriptionDescription("orders", "all"))
+
+
+@pytest.mark.parametrize("create", [forwarding_topic, forwarding_queues, detecting_topic])
+def test_topics_and_what_a_destination_forwards_to_count_too(
+    bench: Bench, tmp_path: Path, syphon: Run, create: Callable[[BrokerNamespace], None]
+) -> None:  # S2
     bench.queue("once", requires_duplicate_detection=True)
-
-    def topics() -> None:
-        bench.primary.create_topic(TopicDescription("orders"))
-        bench.primary.create_subscription(SubscriptionDescription("orders", "all", forward_to="once"))
-
-    bench.emulator.call(topics)
+    bench.emulator.call(lambda: create(bench.primary))
     dead_letter(bench, ("hello", "m1"))
     arguments = ("dead-letters", "replay", "-c", bench.config(tmp_path), "--to", "destination", "--yes", "--json")
     assert answer(syphon(*arguments))["left"] == 1
