@@ -60,8 +60,10 @@ SLOW_JITTER = 0.1
 """Seconds of delay at random that make a network a slow one."""
 LEAST_SHARE = 0.6
 """The share of what a throttled namespace leaves that must be used in the mean, the probes included."""
-DISCOVERY = 60.0
+DISCOVERY = 45.0
 """Seconds in which the limit of a throttled namespace is found."""
+BESIDE_A_FRAGMENT = 10.0
+"""Seconds within which a message arrives beside a fragment that is down."""
 BESIDE_DEAD = 5.0
 """Seconds within which a message arrives beside destinations that accept nothing."""
 FIRST_SET_UP_PAUSE, LONGEST_SET_UP_PAUSE = 30.0, 300.0
@@ -519,7 +521,7 @@ class Checker:
             if fault.kind is Kind.FRAGMENT and len(self.incident.faults) == 1:
                 for story in self.stories.values():
                     took = (story.copies[0] if story.copies else math.inf) - story.message.at
-                    if not fault.is_fragment_of(story.message) and took > UNDISTURBED:
+                    if not fault.is_fragment_of(story.message) and took > BESIDE_A_FRAGMENT:
                         self.fail(f"not isolated: {story.message.id} took {took:.0f} s, and its fragment is available")
 
     def _check_dead_destinations(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import syphon.control.reporter
 import syphon.servicebus.pair
 import syphon.servicebus.wire_session
+import syphon.transfer.congestion
 import syphon.transfer.destination
 import syphon.transfer.doorbell
 import syphon.transfer.pump
@@ -63,18 +64,20 @@ class Known(NamedTuple):
     """The seed of the first incident. It is not 0 for mistakes that few incidents show: the test should be quick."""
     kind: Kind | None = None
     """The fault whose own generator makes the incidents; None: the usual generator."""
+    check: str = ""
+    """How the text of the check begins that must find it; empty: any check."""
 
 
 MISTAKES: dict[str, Known] = {}
 
 
 def mistake_in(
-    mode: Mode, first: int = 0, kind: Kind | None = None
+    mode: Mode, first: int = 0, kind: Kind | None = None, check: str = ""
 ) -> Callable[[Callable[[], Iterator[None]]], Mistake]:
     def register(make: Callable[[], Iterator[None]]) -> Mistake:
         """Registers a mistake under its name."""
         made = contextmanager(make)
-        MISTAKES[make.__name__.replace("_", " ")] = Known(made, mode, first, kind)
+        MISTAKES[make.__name__.replace("_", " ")] = Known(made, mode, first, kind, check)
         return made
 
     return register
@@ -507,13 +510,22 @@ def does_not_lower_the_rate_when_the_service_is_busy() -> Iterator[None]:
         yield
 
 
+@mistake_in(Mode.WORKER, first=20, kind=Kind.THROTTLE, check="slow")
+def hardly_raises_the_limit_after_a_busy_answer() -> Iterator[None]:
+    with (
+        replaced(syphon.transfer.congestion, "START", 0.005),
+        replaced(syphon.transfer.congestion, "GROWTH", 0.02),
+    ):
+        yield
+
+
 @mistake_in(Mode.WORKER, kind=Kind.THROTTLE)
 def leaves_the_messages_of_a_throttled_destination_to_their_locks() -> Iterator[None]:
     with replaced(Breaker, "is_throttled", property(lambda _: False)):
         yield
 
 
-@mistake_in(Mode.DRAIN, kind=Kind.THROTTLE)
+@mistake_in(Mode.DRAIN, kind=Kind.THROTTLE, check="received again")
 def receives_at_full_speed_while_it_sends_slowly() -> Iterator[None]:
     """And then releases everything at the end of each lease."""
     with replaced(syphon.transfer.pump, "SECONDS_IN_FLIGHT", 1e6):
@@ -533,13 +545,13 @@ def forgets_after_each_turn_what_it_was_allowed_to_send() -> Iterator[None]:
         yield
 
 
-@mistake_in(Mode.WORKER, kind=Kind.MISSING)
+@mistake_in(Mode.WORKER, kind=Kind.MISSING, check="received again")
 def leaves_messages_for_dead_destinations_to_their_locks() -> Iterator[None]:
     with replaced(Destination, "defers", lambda *_: False):
         yield
 
 
-@mistake_in(Mode.PUMP, kind=Kind.FRAGMENT)
+@mistake_in(Mode.PUMP, first=25, kind=Kind.FRAGMENT, check="not isolated")
 def backs_off_from_a_destination_because_of_one_key() -> Iterator[None]:
     with replaced(Destination, "_is_one_key_to_blame", lambda *_: False):
         yield
@@ -548,7 +560,7 @@ def backs_off_from_a_destination_because_of_one_key() -> Iterator[None]:
 # --- several pairs ----------------------------------------------------------------------------------------------------
 
 
-@mistake_in(Mode.PAIRS, kind=Kind.GONE)
+@mistake_in(Mode.PAIRS, kind=Kind.GONE, check="not isolated")
 def ends_all_pairs_because_of_a_bad_one() -> Iterator[None]:
     def check_faults(self: Worker) -> Faulted | None:
         return next((pair.fault.cause.error() for pair in self.pairs if pair.fault is not None), None)

@@ -41,8 +41,14 @@ def test_an_incident_that_once_failed_breaks_no_promise_any_more(name: str) -> N
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_deliberate_mistake_is_found_within_2000_runs(name: str) -> None:
     known = MISTAKES[name]
+    first = known.first
     with known.make():
-        assert run_many(known.first, 2000, mode=known.mode, kind=known.kind).failed
+        for _ in range(20):  # other checks may come first
+            ((first, violation),) = run_many(first, 2000, mode=known.mode, kind=known.kind).failed.items()
+            if violation.startswith(known.check):
+                return
+            first += 1
+    pytest.fail(f"the check '{known.check}' has not found it")
 
 
 def test_messages_for_others_arrive_at_most_three_times_beside_a_destination_that_cuts_the_connection() -> None:  # S3
