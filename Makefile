@@ -142,6 +142,7 @@ bench: $(READY)
 	$(BIN)/python -m bench.status
 	$(BIN)/python -m bench.worker $(WORKER)
 	$(BIN)/python -m bench.throttle $(THROTTLE)
+	$(BIN)/python -m bench.isolation
 	$(BIN)/python -m bench.ledger
 	$(BIN)/python -m bench.spark_source
 

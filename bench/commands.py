@@ -22,8 +22,10 @@ def backlog_queues(count: int) -> list[str]:
     return [f"contoso/x-servicebus-transfer/{index}" for index in range(count)]
 
 
-def settings(place: Place, folder: Path, queues: int, rate: float | None = None) -> Path:
-    """Writes a file for `--config`. JSON is valid YAML."""
+def settings(
+    place: Place, folder: Path, queues: int, rate: float | None = None, *, beside_a_bad_pair: bool = False
+) -> Path:
+    """Writes a file for `--config`. JSON is valid YAML. The key of a bad pair is wrong."""
     pair = {
         "name": "contoso",
         "backlog_queue_count": queues,
@@ -31,17 +33,22 @@ def settings(place: Place, folder: Path, queues: int, rate: float | None = None)
         "primary": {"connection_string": place.primary},
         "secondary": {"connection_string": place.secondary},
     }
+    wrong = {"connection_string": place.primary.replace("SharedAccessKey=", "SharedAccessKey=wrong")}
+    pairs = [pair, {**pair, "name": "fabrikam", "primary": wrong}] if beside_a_bad_pair else [pair]
     status = {"listen": "127.0.0.1:0"}
     file = folder / "config.yaml"
-    file.write_text(json.dumps({"pairs": [pair], "pipeline": {"ledger": str(folder / "ledger")}, "status": status}))
+    file.write_text(json.dumps({"pairs": pairs, "pipeline": {"ledger": str(folder / "ledger")}, "status": status}))
     return file
 
 
 @contextmanager
-def worker(place: Place, folder: Path, queues: int, rate: float | None = None) -> Iterator[int]:
+def worker(
+    place: Place, folder: Path, queues: int, rate: float | None = None, *, beside_a_bad_pair: bool = False
+) -> Iterator[int]:
     """A worker that listens; yields its process id."""
     log_file = folder / LOG
-    command = [*SYPHON, "run", "--config", str(settings(place, folder, queues, rate))]
+    config = settings(place, folder, queues, rate, beside_a_bad_pair=beside_a_bad_pair)
+    command = [*SYPHON, "run", "--config", str(config)]
     with log_file.open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:  # noqa: S603
         try:
             deadline = time.monotonic() + WITHIN

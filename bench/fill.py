@@ -14,8 +14,19 @@ from syphon.servicebus.connection import Connection
 from syphon.servicebus.links import RawSender
 
 
-def fill(connection_string: str, queue: str, count: int, size: int, destination: Callable[[int], str]) -> None:
-    """Sends `count` messages of `size` bytes; `destination` gives the destination of each by its number."""
+def fill(
+    connection_string: str,
+    queue: str,
+    count: int,
+    size: int,
+    destination: Callable[[int], str],
+    *,
+    sessions: bool = False,
+) -> None:
+    """Sends `count` messages of `size` bytes; `destination` gives the destination of each by its number.
+
+    With `sessions` each message has a session of its own.
+    """
     with ServiceBusClient.from_connection_string(connection_string) as client:
         connection = Connection(client, queue)
         while not connection.tokens.allow(queue):
@@ -26,7 +37,9 @@ def fill(connection_string: str, queue: str, count: int, size: int, destination:
         while sent < count or settled < batches:
             while sent < count and sender.has_room() and sender.in_flight < 16:
                 numbers = range(sent, min(sent + per_batch, count))
-                batch = b"".join(data_section(_message(number, body, destination(number))) for number in numbers)
+                batch = b"".join(
+                    data_section(_message(number, body, destination(number), sessions)) for number in numbers
+                )
                 sender.send(batch, BATCH_FORMAT, None)
                 sent, batches = numbers.stop, batches + 1
             _turn(connection)
@@ -38,8 +51,9 @@ def fill(connection_string: str, queue: str, count: int, size: int, destination:
         connection.close()
 
 
-def _message(number: int, body: bytes, destination: str) -> bytes:
-    plain = properties_bytes(Properties(message_id=f"m{number}")) + data_section(body)
+def _message(number: int, body: bytes, destination: str, has_session: bool) -> bytes:
+    properties = Properties(message_id=f"m{number}", group_id=f"s{number}" if has_session else None)
+    plain = properties_bytes(properties) + data_section(body)
     return to_backlog(plain, destination)
 
 

@@ -116,12 +116,13 @@ def emulator(
     kind: str = "queues",
     tls: bool = False,
     lock: str = "5m",
+    partitioned: bool = False,
 ) -> Iterator[Place]:
-    """Two new namespaces in their own process."""
+    """Two new namespaces in their own process; with `partitioned` each destination has sixteen fragments."""
     backlogs = [entity(name, max_delivery_count=2147483647, lock_duration=lock) for name in backlog]
     ports = {"amqp_port": 0, "http_port": 0}
     namespaces = [
-        {"name": "contoso", **ports, kind: [entity(name) for name in destinations]},
+        {"name": "contoso", **ports, kind: [entity(name, enable_partitioning=partitioned) for name in destinations]},
         {"name": "contoso-dr", **ports, "queues": backlogs},
     ]
     command = [sys.executable, "-m", "syphon", "emulator", "--json", "--config", "/dev/stdin"]
