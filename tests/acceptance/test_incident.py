@@ -84,12 +84,12 @@ def test_on_a_terminal_of_80_columns_tables_break_no_word(seen: Seen, command: s
 
 
 @pytest.mark.parametrize("secret", [KEY, WRONG, TOKEN, STORAGE, BODY])
-def test_no_key_no_token_and_no_body_is_to_be_seen_anywhere(seen: Seen, secret: str) -> None:
+def test_no_key_no_token_and_no_body_is_to_be_seen_anywhere(seen: Seen, secret: str) -> None:  # T11
     assert seen.having(secret) == []
 
 
 @pytest.mark.parametrize("escape", ["\x1b[2J", "\x1b]0;", "\x07", "\x9b", "\u202e"])
-def test_no_text_of_a_message_steers_a_terminal(seen: Seen, escape: str) -> None:
+def test_no_text_of_a_message_steers_a_terminal(seen: Seen, escape: str) -> None:  # T13
     assert [found for found in seen.having(escape) if _is_shown(found)] == []
 
 
@@ -99,7 +99,7 @@ def test_no_text_of_a_message_begins_a_line(seen: Seen) -> None:
     assert [line for line in lines if "FAKE" in line], "it was shown, as a part of its line"
 
 
-def test_no_text_of_a_message_is_markup_in_the_report(seen: Seen) -> None:
+def test_no_text_of_a_message_is_markup_in_the_report(seen: Seen) -> None:  # T13
     assert "alert(1)" in seen.report
     page = Elements()
     page.feed(seen.report)

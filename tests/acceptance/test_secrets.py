@@ -56,7 +56,7 @@ def log() -> Iterator[io.StringIO]:
     root.setLevel(level)
 
 
-def test_no_key_and_no_body_is_ever_seen(emulator: BackgroundEmulator, log: io.StringIO, tmp_path: Path) -> None:
+def test_no_key_and_no_body_is_ever_seen(emulator: BackgroundEmulator, log: io.StringIO, tmp_path: Path) -> None:  # T11
     seen: list[str] = []
     primary, secondary = (emulator[name].connection_string_for("owner") for name in ("contoso", "contoso-dr"))
     sides = {

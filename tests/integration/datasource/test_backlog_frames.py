@@ -24,7 +24,7 @@ def names(schema: str) -> list[str]:
     return [part.split()[0] for part in schema.split(", ")]
 
 
-def test_the_backlog_of_a_settings_file_is_a_frame(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_backlog_of_a_settings_file_is_a_frame(spark: SparkSession, tmp_path: Path) -> None:  # X6
     with running() as bench:
         bench.put(aliased("one", "orders", "m1"), aliased("two", None, "m2"), queue=FIRST)
         bench.put(aliased("three", "billing", "m3"), queue=SECOND)

@@ -77,7 +77,7 @@ def test_possible_duplicates_are_told_apart_from_real_ones(told: Report) -> None
     ]
 
 
-def test_what_a_killed_task_took_with_it_is_reported_with_its_attempt(told: Report) -> None:  # D9
+def test_what_a_killed_task_took_with_it_is_reported_with_its_attempt(told: Report) -> None:  # D9, X7
     (lost,) = told.shortfalls
     assert (lost.job, lost.slot, lost.attempt, lost.error) == ("job-3", 0, 0, "the Python worker exited")
     assert (lost.received, lost.unaccounted, lost.forwarded) == (5, 5, 3)

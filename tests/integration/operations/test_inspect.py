@@ -146,7 +146,7 @@ def test_any_sql_query_is_answered_as_json(
 
 def test_any_sql_query_is_answered_as_a_table(
     bench: Bench, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+) -> None:  # X6
     bench.put(aliased("x", "line\nbreak"), aliased("x", "orders"))
     query = "select destination, size as `a.b`, array(1, 2), state, state from backlog order by 1"
     code, out, err = inspect(capsys, "-c", bench.config(tmp_path), "--limit", "1", "--sql", query)

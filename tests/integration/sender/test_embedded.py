@@ -66,7 +66,7 @@ def is_out(syphon: EmbeddedSyphon) -> bool:
     return syphon._pump is None and not is_connected(syphon)
 
 
-def test_messages_of_an_entity_that_is_disabled_are_kept_for_it(paired: PairedEmulator) -> None:
+def test_messages_of_an_entity_that_is_disabled_are_kept_for_it(paired: PairedEmulator) -> None:  # S4
     """The disabled entity is the reason why they are in the backlog."""
     client = paired.pair(**QUICKLY)
     disabled = QueueDescription("orders", status=EntityStatus.SEND_DISABLED)

@@ -124,7 +124,7 @@ def annotated_delivery() -> AmqpAnnotatedMessage:
 @pytest.mark.parametrize("make", [message_with_everything, annotated_value, annotated_sequence, annotated_delivery])
 def test_restored_it_is_to_the_byte_what_the_primary_would_get(
     paired: PairedEmulator, make: Callable[[], Any]
-) -> None:  # M2
+) -> None:  # M2, M8
     message = make()
     client = paired.pair(backlog_queue_count=1)
     sender = client.get_queue_sender("orders")

@@ -96,7 +96,7 @@ def test_a_namespace_is_reached_by_websockets(emulator: BackgroundEmulator, tls:
     assert messages(side(emulator, tls=tls)) == 1
 
 
-def test_a_namespace_is_reached_through_a_proxy(emulator: BackgroundEmulator, proxy: ConnectProxy) -> None:
+def test_a_namespace_is_reached_through_a_proxy(emulator: BackgroundEmulator, proxy: ConnectProxy) -> None:  # X5
     assert messages(as_on_azure(emulator, proxy)) == 1
     assert proxy.requests == [f"{AZURE}:443"]
 

@@ -31,7 +31,7 @@ def has_children(pid: int) -> bool:
     return any(parent_of(int(entry.name)) == pid for entry in Path("/proc").iterdir() if entry.name.isdigit())
 
 
-def test_a_drain_on_a_cluster_survives_an_executor_that_is_killed(pair: EmulatedPair, tmp_path: Path) -> None:
+def test_a_drain_on_a_cluster_survives_an_executor_that_is_killed(pair: EmulatedPair, tmp_path: Path) -> None:  # T9
     for index in range(2):
         share = range(index, MESSAGES, 2)
         pair.put([aliased(number, "orders") for number in share], index)

@@ -83,7 +83,7 @@ except ExtraMissing as error:
 )
 def test_a_connection_that_is_not_encrypted_is_warned_of(
     host: str, secure: bool, warned: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+) -> None:  # T9
     client = SimpleNamespace(_builder=SimpleNamespace(host=host, secure=secure))
     warn_of_plain_connection(SimpleNamespace(client=client))
     assert ("is not encrypted: anyone on the network path can read connection strings" in caplog.text) == warned

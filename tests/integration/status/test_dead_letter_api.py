@@ -211,7 +211,7 @@ def test_a_silent_secondary_is_asked_once_for_all_and_the_page_says_so(
         eventually(lambda: "read dead letters" not in [thread.name for thread in threading.enumerate()])
 
 
-def test_without_a_token_nothing_is_put_back(emulator: BackgroundEmulator) -> None:
+def test_without_a_token_nothing_is_put_back(emulator: BackgroundEmulator) -> None:  # T12
     dead_letter(emulator, FIRST, "orders", "DestinationMissing", 1)
     with server(emulator, token=None) as running:
         chosen = {"pair": "contoso", "reason": "DestinationMissing", "destination": "orders"}

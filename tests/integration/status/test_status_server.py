@@ -157,7 +157,9 @@ def test_a_pause_is_in_the_file_before_the_answer_comes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", HIDDEN)
-def test_where_other_machines_reach_it_everything_but_health_needs_the_token(protected: Served, path: str) -> None:
+def test_where_other_machines_reach_it_everything_but_health_needs_the_token(
+    protected: Served, path: str
+) -> None:  # T12
     refused = protected.ask(path)
     assert (refused.status, refused.headers["www-authenticate"]) == (401, 'Basic realm="syphon", charset="UTF-8"')
     assert "syphon_" not in refused.body
@@ -205,7 +207,9 @@ def test_names_of_this_machine_are_accepted(local: Served, host: str) -> None:
         {"Content_Type": "text/plain"},
     ],
 )
-def test_a_page_of_another_site_changes_nothing(local: Served, protected: Served, headers: dict[str, str]) -> None:
+def test_a_page_of_another_site_changes_nothing(
+    local: Served, protected: Served, headers: dict[str, str]
+) -> None:  # T12
     for each in (local, protected):
         # a browser adds the token by itself once its user has entered it
         answer = each.ask("/pause", "POST", '{"pair": "contoso"}', Authorization=f"Bearer {TOKEN}", **headers)

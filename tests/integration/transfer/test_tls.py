@@ -55,7 +55,7 @@ def secure(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TlsNamesp
             namespaces.close()
 
 
-def test_messages_smaller_and_larger_than_a_record_arrive_whole(secure: TlsNamespaces) -> None:  # S2, M2
+def test_messages_smaller_and_larger_than_a_record_arrive_whole(secure: TlsNamespaces) -> None:  # S2, M2, X5
     secure.queue("orders")
     chance = random.Random(7)
     bodies = {f"{number}": chance.randbytes(10 ** (number % 6)) for number in range(120)}

@@ -137,7 +137,7 @@ def test_queues_beyond_the_count_are_drained_on_request_and_stay_where_they_are(
 
 
 @on_shared_spark
-def test_a_limit_is_kept_to_the_message(pair: EmulatedPair) -> None:
+def test_a_limit_is_kept_to_the_message(pair: EmulatedPair) -> None:  # X2
     pair.put([aliased(number, "orders") for number in range(50)])
     pair.put([aliased(number, "orders") for number in range(50, 53)], index=1)
     code, result = pair.drained_here("--limit", "37")
@@ -148,7 +148,7 @@ def test_a_limit_is_kept_to_the_message(pair: EmulatedPair) -> None:
 
 
 @on_shared_spark
-def test_only_matching_messages_are_moved(pair: EmulatedPair) -> None:
+def test_only_matching_messages_are_moved(pair: EmulatedPair) -> None:  # X2
     pair.put([aliased(number, DESTINATIONS[number % 3]) for number in range(30)])
     code, result = pair.drained_here("--destination", "billing/*", "--after", "1h")
     assert code == 0, result

@@ -246,7 +246,7 @@ def test_a_worker_all_of_whose_pairs_are_refused_ends_with_exit_code_77(
 
 def test_credentials_that_are_refused_end_the_worker_with_exit_code_77_at_its_start(
     pair: EmulatedPair,
-) -> None:  # P5, D12
+) -> None:  # P5, D12, C3
     wrong = {"secondary": {"connection_string": with_wrong_key(pair.secondary)}}
     worker = pair.start("run", "-c", str(pair.config(pair=wrong)))
     code, _ = worker.end()

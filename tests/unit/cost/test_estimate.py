@@ -95,7 +95,7 @@ def test_eight_hours_at_a_dead_destination_are_one_receive_per_message_and_a_few
     assert unavailable_destination(queues=2, messages=1000, hours=1).browse_peeks == 2 * 3
 
 
-def test_each_sender_pings_each_failed_over_entity_once_an_interval() -> None:  # F5
+def test_each_sender_pings_each_failed_over_entity_once_an_interval() -> None:  # F5, S7
     assert pings_within(8) == 480
     assert pings_within(8, entities=20, senders=4) == 20 * 4 * 480
     assert pings_within(0.5, interval=1800) == 1

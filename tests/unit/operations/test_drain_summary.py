@@ -49,7 +49,7 @@ def test_empty_queues_are_an_empty_backlog(queues: list[tuple[str, DrainState]])
 
 
 @pytest.mark.parametrize("queues", [[("b", AWAY)], [("b", AWAY), ("b", AWAY)], [("a", EMPTY), ("b", AWAY)]])
-def test_a_pair_of_which_no_queue_exists_may_be_the_wrong_one(queues: list[tuple[str, DrainState]]) -> None:
+def test_a_pair_of_which_no_queue_exists_may_be_the_wrong_one(queues: list[tuple[str, DrainState]]) -> None:  # X7
     found = result(*queues)
     assert exit_code_of(found, DrainOptions()) is ExitCode.LEFT
     assert "None of the backlog queues of b exists: see `syphon check`" in verdict_of(found)

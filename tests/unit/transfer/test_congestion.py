@@ -73,7 +73,7 @@ def test_without_a_busy_answer_there_is_no_limit() -> None:
 
 
 @pytest.mark.parametrize("limit", [10, 100, 1000, 3000])
-def test_most_of_the_share_is_used_in_the_long_run(limit: int) -> None:
+def test_most_of_the_share_is_used_in_the_long_run(limit: int) -> None:  # S5
     service = Service(lambda _: limit)
     service.run(600)
     assert service.per_second(400) >= 0.85 * 0.8 * limit

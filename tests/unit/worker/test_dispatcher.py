@@ -469,7 +469,7 @@ def test_a_dispatcher_that_stops_starts_no_more_jobs(scene: Scene) -> None:
     assert scene.jobs == []
 
 
-def test_a_pair_without_a_slot_gets_one_from_a_pair_that_has_all() -> None:
+def test_a_pair_without_a_slot_gets_one_from_a_pair_that_has_all() -> None:  # S10
     scene = Scene(most_slots=1)
     scene.rings(FIRST)
     (job,) = scene.jobs
