@@ -132,9 +132,7 @@ def session_for_queries(session: SparkSession) -> SparkSession:
 
 
 def check_session(session: SparkSession) -> None:
-    """Refuses a session that would run a slot twice at once. Warns of one that ends executors while slots work, and of
-    a cluster that hands out keys.
-    """
+    """Refuses a session that would run a slot twice at once. Warns of a cluster that hands out keys."""
     setting = access_to(session).setting
 
     def is_on(name: str) -> bool:
@@ -144,12 +142,6 @@ def check_session(session: SparkSession) -> None:
         raise SparkUnusable(
             "Spark's session has spark.speculation on: Spark would run a second copy of a slot beside the first, and "
             "both would receive. Set spark.speculation to false where the session is made, and start again."
-        )
-    if is_on("spark.dynamicAllocation.enabled"):
-        log.warning(
-            "Spark's session has dynamic allocation on: Spark may end an executor while a slot works there. The slot's "
-            "messages are redelivered when their locks expire. Set spark.dynamicAllocation.enabled to false, or keep "
-            "executors with spark.dynamicAllocation.minExecutors"
         )
     if is_connect(session):
         from .connect import warn_of_plain_connection

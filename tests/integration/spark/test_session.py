@@ -91,10 +91,15 @@ def test_a_session_with_speculation_is_refused_with_the_reason_and_the_remedy(va
         check_session(session(**{"spark.speculation": value}))
 
 
-def test_dynamic_allocation_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        check_session(session(**{"spark.dynamicAllocation.enabled": "true"}))
-    assert "spark.dynamicAllocation.enabled to false" in caplog.text
+@pytest.mark.parametrize(("setting", "slots"), [("false", 3), ("TRUE", 6)])
+def test_more_slots_than_places_make_spark_ask_for_executors_where_it_may(setting: str, slots: int) -> None:
+    core = SimpleNamespace(
+        resourceProfileManager=lambda: SimpleNamespace(defaultResourceProfile=lambda: "default"),
+        maxNumConcurrentTasks=lambda profile: 3 if profile == "default" else 0,
+    )
+    found = session(**{"spark.dynamicAllocation.enabled": setting})
+    vars(found.sparkContext).update(_jsc=SimpleNamespace(sc=lambda: core), master="yarn", startTime=0)
+    assert ClassicAccess(found).most_slots() == slots
 
 
 def test_a_cluster_without_authentication_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:  # T9
