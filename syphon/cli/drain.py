@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syphon.model import ExitCode, NotAuthorized, SyphonError, by_cause, duration, plural, printable
+from syphon.model import ExitCode, NotAuthorized, SyphonError, by_cause, duration, is_screen, plural, printable
 from syphon.time_budget import SHOWN_WITHIN
 from syphon.worker import DrainOptions
 
@@ -139,7 +139,7 @@ def _showing(run: DrainRun) -> Iterator[Callable[[DrainProgress], None]]:
     consequence = "Stopping: finishing or abandoning messages in flight."
     stop_on_signal(run.stop, consequence, hangup=True, is_shown=lambda: live)
     with drain_progress() as show:
-        live = sys.stderr.isatty()
+        live = is_screen(sys.stderr)
         yield show
     live = False
     if run.is_stopping and sys.stderr.isatty():

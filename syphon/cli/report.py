@@ -13,7 +13,7 @@ import click
 from syphon.model import ExitCode, Extra, InvalidOption, SyphonError
 from syphon.option_declarations import END_TIME, TIME
 
-from .shared_options import Reads, load_settings
+from .shared_options import Reads, default_config, load_settings
 
 if TYPE_CHECKING:
     from syphon.config import PipelineSettings
@@ -77,7 +77,7 @@ def report(
     from syphon.operations import is_local
 
     Extra.SPARK.require("`syphon report`", "pyarrow", "jinja2")  # Spark itself reads large ledgers only
-    pipeline = _pipeline(config_file, ledger, pair)
+    pipeline = _pipeline(config_file if ledger else config_file or default_config(), ledger, pair)
     _check(since, until, html_file)
     if ledger is not None and is_local(pipeline) and not Path(ledger).is_dir():
         raise click.UsageError(f"There is no ledger at {Path(ledger).absolute()}. {_STARTS}")
@@ -135,11 +135,12 @@ def _ask(pipeline: PipelineSettings, since: datetime | None, until: datetime | N
 def _write_page(found: Report, file: Path) -> None:
     from syphon.ledger import html_page
 
+    done = "Replaced" if file.exists() else "Wrote"
     try:
         file.write_text(html_page(found, datetime.now(UTC)), "utf-8")
     except OSError as error:
         raise click.BadParameter(f"{file} cannot be written: {error.strerror}.", param_hint="--html") from None
-    click.echo(f"Wrote {file}.", err=True)
+    click.echo(f"{done} {file}.", err=True)
 
 
 def _print(found: Report, as_json: bool) -> None:

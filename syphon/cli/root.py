@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -72,11 +75,27 @@ def _pages(context: click.Context) -> list[str]:
     return found
 
 
-class _Commands(click.Group):
-    """Exits with 130 on Ctrl-C, as a shell expects, and with 78 if an extra is not installed.
+CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+"""Errors of a disk that is full or must not be written to: they need a sentence, not a traceback."""
 
-    click would print `Aborted!` for the first and exit with 1, and show a traceback for the second.
+
+class _Commands(click.Group):
+    """Exits with 130 on Ctrl-C, as a shell expects, with 78 if an extra is not installed, with 1 if a disk is full.
+
+    click would print `Aborted!` for the first and exit with 1, and show a traceback for the others.
     """
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        try:
+            return super().main(*arguments, **options)
+        except OSError as error:
+            if error.errno not in CANNOT_WRITE:
+                raise
+            what = f"{error.filename}: " if error.filename else "the output: "
+            with suppress(OSError):
+                click.echo(f"Cannot write {what}{error.strerror}.", err=True)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python tries to write the rest when it exits
+            raise SystemExit(ExitCode.LEFT) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -89,7 +108,8 @@ class _Commands(click.Group):
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="syphon")
-def main() -> None:
+@click.pass_context
+def main(ctx: click.Context) -> None:
     """Forward messages from the backlog queues of a secondary Service Bus namespace to the primary.
 
     \b
@@ -109,6 +129,8 @@ def main() -> None:
     \b
     demo, run, drain, inspect and report need Spark: pip install 'syphon-servicebus[spark]'
     """
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        ctx.color = False
 
 
 COMMANDS = (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syphon.model import duration, plural, printable
+from syphon.model import duration, is_screen, plural, printable
 
 from .output import WIDE, say, show_table, shown_queues, terminal_width
 from .worker_client import NoAnswer, WorkerClient, find_worker, worker_options
@@ -63,7 +63,7 @@ def status(config_file: Path | None, url: str | None, as_json: bool, watch: bool
             _show(worker, as_json, watch)
             silent_since = None
         except NoAnswer as error:  # the worker may be restarting
-            if silent_since is None or sys.stdout.isatty():
+            if silent_since is None or is_screen(sys.stdout):
                 silent_since = silent_since or datetime.now(UTC)
                 _show_silence(error, silent_since, as_json)
         except KeyboardInterrupt:
@@ -75,7 +75,7 @@ def _show_silence(error: NoAnswer, since: datetime, as_json: bool) -> None:
         click.secho(f"The worker has not answered since {since:%H:%M:%S} UTC. Waiting for it …", bold=True, fg="red")
         say(error.format_message())
 
-    if sys.stdout.isatty() and not as_json:
+    if is_screen(sys.stdout) and not as_json:
         _show_page(show)
     else:
         error.show()
@@ -90,7 +90,7 @@ def _show(worker: WorkerClient, as_json: bool, watch: bool) -> None:
         click.echo(answer if watch else WorkerStatus.model_validate_json(answer).model_dump_json(indent=2))
         return
     found = WorkerStatus.model_validate_json(answer)
-    if watch and sys.stdout.isatty():
+    if watch and is_screen(sys.stdout):
         _show_page(lambda: _show_whole(found, folded=True))
     else:
         _show_whole(found)

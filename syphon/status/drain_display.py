@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from syphon.model import by_cause, plural, printable, short_queue_names
+from syphon.model import by_cause, is_screen, plural, printable, short_queue_names
 from syphon.time_budget import PROGRESS_LINE_EVERY
 from syphon.worker import DrainProgress, QueueProgress
 
@@ -31,7 +31,7 @@ MOST_NOTES = 4
 @contextmanager
 def drain_progress() -> Iterator[Callable[[DrainProgress], None]]:
     """Yield a function that shows the progress, for the drain to call."""
-    if sys.stderr.isatty():
+    if is_screen(sys.stderr):
         console = Console(stderr=True)
         table = _Table(console)
         with Live(console=console, auto_refresh=False, transient=True) as live:

@@ -28,6 +28,8 @@ class Terminal:
         self._screen = pyte.HistoryScreen(columns, lines, history=10_000, ratio=1.0)
         self._stream = pyte.ByteStream(self._screen)
         self._lock = threading.Lock()
+        self.received = b""
+        """All bytes that it got, with what steers it."""
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         self._file = ours
@@ -85,6 +87,7 @@ class Terminal:
         with suppress(OSError):
             while data := os.read(self._file, 65_536):
                 with self._lock:
+                    self.received += data
                     self._stream.feed(data)
 
 
