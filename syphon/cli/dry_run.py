@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syphon.model import ExitCode, NotAuthorized, SyphonError, plural, printable, volume
+from syphon.model import ExitCode, SyphonError, plural, printable, volume
 
 from .output import say, say_renames, show_table
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 def dry_run_of(config: Config, chosen: list[SelectedQueue], options: DrainOptions, as_json: bool) -> ExitCode:
     """Show what the drain would do, and return the exit code it would have."""
-    from syphon.operations import forecast
+    from syphon.operations import exit_code_of_error, forecast
 
     click.echo(f"Peeking into {len(chosen)} backlog queues …", err=True)
     try:
         result = forecast(config, chosen, options)
     except SyphonError as error:
         click.echo(str(error), err=True)
-        return ExitCode.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else ExitCode.UNAVAILABLE
+        return exit_code_of_error(error)
     if as_json:
         click.echo(json.dumps(result.as_json(), indent=2))
     else:

@@ -13,6 +13,7 @@ from syphon.lazy_exports import exported_names, lazy_exports
 if TYPE_CHECKING:
     from .drain_dry_run import DryRun as DryRun
     from .drain_dry_run import dry_run as dry_run
+    from .drain_dry_run import exit_code_of_error as exit_code_of_error
     from .drain_dry_run import forecast as forecast
     from .drain_run import DrainInterrupted as DrainInterrupted
     from .drain_run import DrainRun as DrainRun
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from .ledger_report import report as report
 else:
     _MODULES = {
-        "drain_dry_run": ("DryRun", "dry_run", "forecast"),
+        "drain_dry_run": ("DryRun", "dry_run", "exit_code_of_error", "forecast"),
         "drain_run": ("DrainInterrupted", "DrainRun", "drain", "queues_to_drain"),
         "drain_summary": ("Account", "DestinationResult", "DrainSummary", "QueueResult", "word_for", "words_for"),
         "inspection": (

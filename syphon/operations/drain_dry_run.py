@@ -22,6 +22,7 @@ from syphon.datasource import (
 from syphon.model import (
     EntityPath,
     ExitCode,
+    Faulted,
     MessageTooLarge,
     NotAuthorized,
     SyphonError,
@@ -216,10 +217,14 @@ def forecast(
 
 
 def _exit_code(unchecked: Iterable[SyphonError], is_left: bool) -> ExitCode:
-    codes = [
-        ExitCode.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else ExitCode.UNAVAILABLE for error in unchecked
-    ]
-    return max(codes, default=ExitCode.LEFT if is_left else ExitCode.OK)
+    return max(map(exit_code_of_error, unchecked), default=ExitCode.LEFT if is_left else ExitCode.OK)
+
+
+def exit_code_of_error(error: SyphonError) -> ExitCode:
+    """The exit code of a drain that this error of a namespace ends."""
+    if isinstance(error, NotAuthorized):
+        return ExitCode.NOT_AUTHORIZED
+    return ExitCode.FAULTED if isinstance(error, Faulted) else ExitCode.UNAVAILABLE
 
 
 class Pace(NamedTuple):

@@ -144,7 +144,7 @@ def import_letters(
                 _tell(job, dry_run, as_json)
                 raise
     _tell(job, dry_run, as_json)
-    left = not dry_run and len(job.sent) < job.chosen
+    left = job.would_stay if dry_run else len(job.sent) < job.chosen
     raise SystemExit(max(exit_code_for_queues(job.unreachable), ExitCode.LEFT if left else ExitCode.OK))
 
 

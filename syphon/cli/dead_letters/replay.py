@@ -72,7 +72,7 @@ def replay(
     happen are skipped; --new-ids sends them with a new message id, and the summary lists both ids.
 
     \b
-    Exit codes: 0 all were replayed · 1 some were not · 2 wrong usage · 69 a namespace is unreachable ·
+    Exit codes: 0 all were (would be) replayed · 1 some not · 2 wrong usage · 69 a namespace is unreachable ·
     77 not authorized · 78 invalid settings
     """
     from syphon.backlog import DeadLetterSearch
@@ -102,7 +102,7 @@ def replay(
         click.echo(json.dumps({**plan.record(dry_run), "unseen": records}, indent=2))
     else:
         plan.show(dry_run)
-    left = plan.chosen > plan.replayed and not dry_run
+    left = plan.would_stay.total() if dry_run else plan.chosen - plan.replayed
     raise SystemExit(max(exit_code_for_queues(unreachable), ExitCode.LEFT if left else ExitCode.OK))
 
 

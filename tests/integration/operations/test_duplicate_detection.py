@@ -164,7 +164,9 @@ def test_a_message_without_an_id_is_never_a_duplicate(bench: Bench, tmp_path: Pa
 def test_a_dry_run_tells_the_same(bench: Bench, tmp_path: Path, syphon: Run) -> None:
     forty(bench)
     arguments = ("dead-letters", "replay", "-c", bench.config(tmp_path), "--to", "backlog", "--dry-run")
-    result = answer(syphon(*arguments, "--json"))
+    done = syphon(*arguments, "--json")
+    assert done.returncode == 1, "that of the replay"
+    result = json.loads(done.stdout)
     assert (result["replayed"], result["left"], result["new_ids"]) == (0, COUNT, [])
     result = answer(syphon(*arguments, "--new-ids", "--json"))
     assert (result["replayed"], result["left"], len(result["new_ids"])) == (COUNT, 0, COUNT)
@@ -266,7 +268,8 @@ def test_a_dry_run_of_an_import_tells_the_same(bench: Bench, tmp_path: Path, syp
     forty(bench)
     file = exported(bench, tmp_path)
     arguments = ("dead-letters", "import", "-c", bench.config(tmp_path), file, "--to", "backlog", "--dry-run", "--json")
-    assert answer(syphon(*arguments))["left"] == COUNT
+    done = syphon(*arguments)
+    assert (done.returncode, answer(done)["left"]) == (1, COUNT)
     result = answer(syphon(*arguments, "--new-ids"))
     assert (result["left"], len(result["new_ids"]), result["new_ids"][0]["new_message_id"]) == (0, COUNT, None)
 
