@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import wraps
@@ -38,6 +39,25 @@ def needs_spark(command: Callable[P, R]) -> Callable[P, R]:
     return checked
 
 
+CONFIG_FILE = "SYPHON_CONFIG"
+"""The variable that names the settings file where `-c` does not."""
+
+
+def default_config() -> Path | None:
+    """The settings file without `-c`: that of the environment, or config.yaml in the current folder, if it exists."""
+    named, usual = os.environ.get(CONFIG_FILE), Path("config.yaml")
+    return Path(named) if named else usual if usual.is_file() else None
+
+
+def _given_config(context: click.Context, option: click.Parameter, value: Path | None) -> Path:
+    found = value or default_config()
+    if found is None:
+        raise click.MissingParameter(
+            f"There is no ./config.yaml, and ${CONFIG_FILE} is not set.", ctx=context, param=option
+        )
+    return found
+
+
 def config_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `-c FILE`."""
     return click.option(
@@ -45,9 +65,9 @@ def config_option(command: Callable[..., Any]) -> Callable[..., Any]:
         "--config",
         "config_file",
         metavar="FILE",
-        required=True,
+        callback=_given_config,
         type=click.Path(path_type=Path),
-        help="The worker's settings file; config.example.yaml shows every setting.",
+        help=f"The worker's settings file. Default: ${CONFIG_FILE}, or ./config.yaml.",
     )(command)
 
 

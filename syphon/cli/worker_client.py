@@ -15,7 +15,7 @@ import click
 from syphon.model import ExitCode, printable
 from syphon.time_budget import STATUS_ANSWER_WITHIN
 
-from .shared_options import load_settings
+from .shared_options import default_config, load_settings
 
 if TYPE_CHECKING:
     from syphon.config import Config
@@ -60,7 +60,13 @@ class WorkerClient(NamedTuple):
                 click.echo(
                     f"Set the token with status.token in -c FILE, or with the environment variable {TOKEN}.", err=True
                 )
-            code = ExitCode.NOT_AUTHORIZED if refused else ExitCode.USAGE if error.code == 404 else ExitCode.UNAVAILABLE
+            code = (
+                ExitCode.NOT_AUTHORIZED
+                if refused
+                else ExitCode.USAGE
+                if error.code in (400, 404)
+                else ExitCode.UNAVAILABLE
+            )
             raise SystemExit(code) from None
         except (OSError, ValueError) as error:
             why = getattr(error, "reason", error)
@@ -81,7 +87,7 @@ def worker_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "config_file",
         metavar="FILE",
         type=click.Path(path_type=Path),
-        help="The worker's settings file, for the address and the token.",
+        help="The worker's settings file, for address and token. Default as of `drain`.",
     )
     return file(url(command))
 
@@ -89,6 +95,8 @@ def worker_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def find_worker(config_file: Path | None, url: str | None) -> WorkerClient:
     """The worker that the options select; without options the one at the default address."""
     token = os.environ.get(TOKEN, "")
+    if config_file is None and url is None:
+        config_file = default_config()
     config = load_settings(config_file) if config_file is not None else None
     if config is not None and config.status.token is not None:
         token = token or config.status.token.get_secret_value().strip()

@@ -142,6 +142,15 @@ def test_check_names_everything_that_would_fail_at_once(emulator: BackgroundEmul
     assert shown.stdout.endswith("2 problems, 3 warnings.\n")
 
 
+def test_settings_can_be_checked_without_a_network(tmp_path: Path) -> None:
+    file = write(tmp_path, CLOSED, CLOSED.replace(":1;", ":2;"))
+    done = CliRunner().invoke(main, ["check", "-c", str(file), "--offline"])
+    assert (done.exit_code, done.stdout) == (0, f"{file} is valid: 1 pair.\n")
+    file.write_text(file.read_text().replace("backlog_queue_count", "backlog_queues"))
+    done = CliRunner().invoke(main, ["check", "-c", str(file), "--offline", "--json"])
+    assert (done.exit_code, json.loads(done.stdout)["settings"][0]["line"]) == (78, 5)
+
+
 def test_check_finds_no_problem_in_a_pair_that_was_provisioned(emulator: BackgroundEmulator, tmp_path: Path) -> None:
     emulator.call(lambda: emulator["contoso"].namespace.create_queue(QueueDescription("missing")))
     file = write(tmp_path, *strings(emulator))

@@ -118,7 +118,6 @@ def test_help_teaches_with_examples(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "result"),
     [
-        ([], "Which ledger? Use -c FILE"),
         (["--ledger", "none"], "There is no ledger at {folder}/none."),
         (["--ledger", "file"], "There is no ledger at {folder}/file."),
         (
