@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syphon.model import ExitCode, NotAuthorized, SyphonError, by_cause, duration, is_screen, plural, printable
+from syphon.model import ExitCode, NotAuthorized, SyphonError, by_cause, duration, plural, printable
 from syphon.time_budget import SHOWN_WITHIN
 from syphon.worker import DrainOptions
 
@@ -132,7 +132,7 @@ def _drain(run: DrainRun, master: str, as_json: bool) -> ExitCode:
 @contextmanager
 def _showing(run: DrainRun) -> Iterator[Callable[[DrainProgress], None]]:
     """Show the progress, and stop gracefully on a signal."""
-    from syphon.status import drain_progress
+    from syphon.status import drain_progress, is_screen
 
     live = False
     # Set it again: Spark installs its own handler.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syphon.model import duration, is_screen, plural, printable
+from syphon.model import duration, plural, printable
 
 from .output import WIDE, say, show_table, shown_queues, terminal_width
 from .worker_client import NoAnswer, WorkerClient, find_worker, worker_options
@@ -63,26 +63,29 @@ def status(config_file: Path | None, url: str | None, as_json: bool, watch: bool
             _show(worker, as_json, watch)
             silent_since = None
         except NoAnswer as error:  # the worker may be restarting
-            if silent_since is None or is_screen(sys.stdout):
-                silent_since = silent_since or datetime.now(UTC)
-                _show_silence(error, silent_since, as_json)
+            _show_silence(error, silent_since, as_json)
+            silent_since = silent_since or datetime.now(UTC)
         except KeyboardInterrupt:
             return
 
 
-def _show_silence(error: NoAnswer, since: datetime, as_json: bool) -> None:
+def _show_silence(error: NoAnswer, since: datetime | None, as_json: bool) -> None:
+    """Say on a terminal each time, elsewhere once, that the worker does not answer."""
+    from syphon.status import is_screen
+
     def show() -> None:
-        click.secho(f"The worker has not answered since {since:%H:%M:%S} UTC. Waiting for it …", bold=True, fg="red")
+        moment = since or datetime.now(UTC)
+        click.secho(f"The worker has not answered since {moment:%H:%M:%S} UTC. Waiting for it …", bold=True, fg="red")
         say(error.format_message())
 
     if is_screen(sys.stdout) and not as_json:
         _show_page(show)
-    else:
+    elif since is None:
         error.show()
 
 
 def _show(worker: WorkerClient, as_json: bool, watch: bool) -> None:
-    from syphon.status import WorkerStatus
+    from syphon.status import WorkerStatus, is_screen
 
     answer = worker.ask("/status")
     if as_json:

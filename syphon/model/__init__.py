@@ -36,7 +36,6 @@ from .formatting import (
     first_line,
     html_line,
     html_table,
-    is_screen,
     plural,
     printable,
     short_queue_names,
@@ -64,7 +63,6 @@ from .retry import RetryPolicy
 __all__ = [
     "by_cause",
     "first_line",
-    "is_screen",
     "BACKLOG_MARK",
     "DESTINATION_NOT_ALLOWED",
     "BadConnectionString",

@@ -7,12 +7,10 @@ numbers.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from html import escape
-from typing import TextIO
 
 
 def plural(number: int, noun: str) -> str:
@@ -60,11 +58,6 @@ def short_queue_names(names: Sequence[str]) -> list[str]:
     if len(stems) == 1 and len(names) > 1:
         return [f"…/{name.rpartition('/')[2]}" for name in names]
     return [name.replace("/x-servicebus-transfer/", "/…/") for name in names]
-
-
-def is_screen(stream: TextIO) -> bool:
-    """Whether a stream is a terminal on which lines can be written over."""
-    return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def by_cause(errors: Iterable[tuple[str, str]]) -> list[str]:

@@ -8,6 +8,7 @@ from syphon.lazy_exports import exported_names, lazy_exports
 
 if TYPE_CHECKING:
     from .drain_display import drain_progress as drain_progress
+    from .drain_display import is_screen as is_screen
     from .logs import set_up_logging as set_up_logging
     from .service import serving_status as serving_status
     from .snapshot import PairStatus as PairStatus
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from .status_server import PortTaken as PortTaken
 else:
     _MODULES = {
-        "drain_display": ("drain_progress",),
+        "drain_display": ("drain_progress", "is_screen"),
         "logs": ("set_up_logging",),
         "status_server": ("PortTaken",),
         "service": ("serving_status",),

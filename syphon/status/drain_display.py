@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from syphon.model import by_cause, is_screen, plural, printable, short_queue_names
+from syphon.model import by_cause, plural, printable, short_queue_names
 from syphon.time_budget import PROGRESS_LINE_EVERY
 from syphon.worker import DrainProgress, QueueProgress
 
@@ -26,6 +27,11 @@ WIDE = 120
 OTHER_LINES = 10
 """Terminal lines reserved for everything except the rows of queues."""
 MOST_NOTES = 4
+
+
+def is_screen(stream: TextIO) -> bool:
+    """Whether a stream is a terminal on which lines can be written over."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 @contextmanager
