@@ -93,6 +93,11 @@ class DrainOptions(QueueSelection):
 
     messages: MessageFilter = field(init=False, repr=False)
 
+    @property
+    def is_filtered(self) -> bool:
+        """Whether some messages may not match, so that the counts of the namespace do not say how many do."""
+        return bool(self.destinations) or self.before is not None or self.after is not None
+
     def __post_init__(self) -> None:
         if self.before is not None and self.after is not None and self.before <= self.after:
             raise InvalidOption(

@@ -36,6 +36,10 @@ PER_SLOT = 5_000
 """Messages that justify one more slot."""
 NEED_A_PERSON = (DestinationMissing.__name__, DestinationDisabled.__name__)
 """The errors of a destination that does not recover by itself."""
+LOCKED_ELSEWHERE = (
+    "its messages are locked by another receiver: a worker, perhaps (`syphon pause` lets the drain have them), or "
+    "a process that was killed, whose locks expire"
+)
 MOST_OTHERS = 250
 """Messages outside the filter in an empty queue that is peeked again: as many as one page holds."""
 LEAST_ATTEMPTS = 3
@@ -159,7 +163,7 @@ class PairDrain:
             for queue in self._queues_to_serve:
                 is_stuck = queue.attempts and queue.is_stuck and self._has_tried_enough()
                 if is_stuck or (not result.counters.moved and self._only_waits(queue)):
-                    queue.happened(DrainEvent.NO_PROGRESS)
+                    queue.happened(DrainEvent.NO_PROGRESS, self._locked_elsewhere(queue, result))
             if not result.has_more:
                 self._rest(result)
         return None
@@ -186,6 +190,13 @@ class PairDrain:
                         queue.sit_out(rest)  # the service demands it
                 self._stopping.wait(rest)
         return False
+
+    def _locked_elsewhere(self, queue: QueueDrain, result: JobResult) -> str:
+        """That others hold the locks of a queue's messages, if nothing else says why a job received none of them."""
+        is_received = any(attempt.queue.counters.received for attempt in result.attempts(queue.queue))
+        if is_received or queue.error or not result.attempts(queue.queue) or self.backoffs.failing():
+            return ""
+        return LOCKED_ELSEWHERE
 
     def _has_tried_enough(self) -> bool:
         """Whether each throttled destination was tried several times: waiting alone is no reason to give up."""
@@ -238,7 +249,7 @@ class PairDrain:
         if result.counters.received and not result.counters.left:
             return
         for queue in self._queues_to_serve:
-            queue.happened(DrainEvent.HELD_UP)
+            queue.happened(DrainEvent.HELD_UP, self._locked_elsewhere(queue, result))
         waits = [destination.seconds for destination in self.backoffs.backing_off()]
         self._stopping.wait(min(max(min(waits, default=SHORTEST_REST), SHORTEST_REST), LONGEST_REST))
 

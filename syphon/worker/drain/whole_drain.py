@@ -154,7 +154,8 @@ class Drain:
                 state, error = DrainState.WAITING, unreachable(primary_error)
             elif limit.is_throttled:
                 state = DrainState.THROTTLED
-        return QueueProgress(queue.pair.name, queue.queue, state, error, queue.expected, *counts)
+        expected = None if self._options.is_filtered else queue.expected
+        return QueueProgress(queue.pair.name, queue.queue, state, error, expected, *counts)
 
     def _live(self, queue: QueueDrain) -> list[QueueAttempt]:
         reports = self._engine.control_server.live_reports() if self._engine is not None else []

@@ -76,3 +76,10 @@ def test_a_killed_attempt_counts_once_however_many_queues_it_has_served() -> Non
     for queue in queues:
         queue.add(JobResult(tuple(attempts)))
     assert DrainResult(tuple(queues), 0.0).totals.killed == 2
+
+
+def test_the_time_to_go_does_not_count_messages_outside_the_filter() -> None:  # X7
+    """The namespace counts all of them: how many match is not known before they are received."""
+    for options, left in ((DrainOptions(), 3), (DrainOptions(destinations=["orders"]), None)):
+        progress = Drain([SelectedQueue(PAIR, QUEUE)], options, {(PAIR.name, QUEUE): 3}).progress()
+        assert (progress.left, progress.queues[0].left) == (left, left)

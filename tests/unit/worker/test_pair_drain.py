@@ -12,7 +12,7 @@ import pytest
 from syphon.amqp import data_section
 from syphon.backlog import to_backlog
 from syphon.config import PairSettings
-from syphon.control import HandOver, SlotReport
+from syphon.control import HandOver, QueueReport, SlotReport
 from syphon.model import DestinationDisabled, ExitCode, Faulted, Interrupted, SyphonError
 from syphon.operations.drain_summary import exit_code_of, verdict_of
 from syphon.servicebus import MessageState, Peeked
@@ -22,7 +22,7 @@ from syphon.worker.destination_backoffs import Backoffs
 from syphon.worker.drain import pair_drain, result
 from syphon.worker.drain.drain_options import DrainOptions
 from syphon.worker.drain.emptiness import PeekCount
-from syphon.worker.drain.pair_drain import PairDrain
+from syphon.worker.drain.pair_drain import LOCKED_ELSEWHERE, PairDrain
 from syphon.worker.drain.queue_drain import QueueDrain
 from syphon.worker.drain.queue_state import DrainState
 from syphon.worker.drain.result import DrainResult
@@ -317,3 +317,13 @@ def test_a_deep_backlog_takes_every_place_unless_the_options_leave_some_to_other
     scene.drain._stopping = threading.Event()
     scene.drain._drain(cast(Jobs, scene))
     assert scene.used == slots
+
+
+def test_messages_that_a_worker_has_locked_are_named_as_the_reason() -> None:  # X7
+    """Peeks find them, and no job receives one."""
+    scene = Scene()
+    scene.job_takes = PATIENCE - 20
+    reports = tuple(QueueReport(queue=name) for name in "ab")
+    scene.result = JobResult((SlotReport(pair="contoso", job="1", slot=0, attempt=0, started_at=0, queues=reports),))
+    scene.drain._drain(cast(Jobs, scene))
+    assert [(queue.state, queue.error) for queue in scene.queues] == [(DrainState.STUCK, LOCKED_ELSEWHERE)] * 2
