@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import groupby
@@ -260,11 +261,17 @@ def _way_out(waiting: Sequence[WaitingDestination]) -> str:
     words, count = words_for(destination.error for destination in stuck), sum(found.left for found in stuck)
     names = ", ".join(f"{found.path} ({word_for(found.error)})" for found in stuck[:MOST_NAMED])
     more = f" and {len(stuck) - MOST_NAMED} more" if len(stuck) > MOST_NAMED else ""
-    verb = "is waiting" if count == 1 else "are waiting"
+    verb, one = "is waiting" if count == 1 else "are waiting", len(stuck) == 1
     return (
         f" {plural(count, 'message')} {verb} for {names}{more}: create or enable the entity and drain again, "
-        f"or dead-letter them with --give-up {words}."
+        # Without a destination it would give up all that are missing, also those that nobody has looked at.
+        f"or dead-letter them with --give-up {words} --destination {_quoted(stuck[0].path) if one else 'NAME'}."
     )
+
+
+def _quoted(path: str) -> str:
+    """A destination as `--destination` takes it; NAME if the path is a pattern: messages name destinations."""
+    return "NAME" if set("*?[]") & set(path) else shlex.quote(path)
 
 
 def word_for(error: str) -> str | None:

@@ -78,7 +78,7 @@ def test_messages_for_missing_and_disabled_destinations_wait_and_the_dry_run_say
         .lower()
         .endswith(
             "6 messages are waiting for gone (missing), closed (disabled): create or enable the entity "
-            "and drain again, or dead-letter them with --give-up missing,disabled."
+            "and drain again, or dead-letter them with --give-up missing,disabled --destination name."
         )
     )
     # Once they are there, the messages arrive.

@@ -24,6 +24,7 @@ def result(*queues: tuple[str, DrainState], others: int = 0, moved: Totals = Tot
             state=state,
             error="",
             primary_error="",
+            killed=set(),
             totals=moved,
             stats=Stats(),
             remaining=0,
@@ -102,11 +103,11 @@ def test_messages_for_missing_or_disabled_destinations_are_named_with_the_way_to
     assert exit_code_of(found, DrainOptions()) is ExitCode.LEFT
     assert verdict_of(found, waiting) == (
         "7 messages are still in the backlog: 2 forwarded. 4 messages are waiting for gone (missing): create or enable "
-        "the entity and drain again, or dead-letter them with --give-up missing."
+        "the entity and drain again, or dead-letter them with --give-up missing --destination gone."
     )
     waiting.append(waits("closed", 1, "DestinationDisabled"))
     assert "5 messages are waiting for gone (missing), closed (disabled): " in verdict_of(found, waiting)
-    assert "--give-up missing,disabled." in verdict_of(found, waiting)
+    assert "--give-up missing,disabled --destination NAME." in verdict_of(found, waiting)
 
 
 def test_a_verdict_names_few_destinations_however_many_there_are() -> None:
