@@ -94,8 +94,12 @@ class DeadLetterFilter:
     after: int | None = None
     before: int | None = None
     """Enqueued at or after, and before, in milliseconds since 1970."""
+    sequence_numbers: frozenset[int] = frozenset()
+    """Only these, in every selected queue; all if it is empty."""
 
     def matches(self, letter: DeadLetter) -> bool:
+        if self.sequence_numbers and letter.sequence_number not in self.sequence_numbers:
+            return False
         messages = MessageFilter(PathPatterns.of([self.destination]), self.before, self.after)
         destination = EntityPath.of(letter.destination or "")
         return fnmatchcase(letter.reason.lower(), self.reason.lower()) and messages.matches(

@@ -16,14 +16,24 @@ from ..shared_options import load_settings
 from .options import NO_FILTER, filter_options, wanted
 
 if TYPE_CHECKING:
-    from syphon.backlog import Group
+    from syphon.backlog import DeadLetter, DeadLetterSearch, Group
+
+MOST_LISTED = 1_000
+"""Dead letters that `--each` lists without `--limit`."""
 
 
 @click.command("list", short_help="Count dead letters by reason and destination.")
 @filter_options
+@click.option("--each", is_flag=True, help="List each dead letter with its sequence number, at most 1,000.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def list_letters(
-    config_file: Path, pairs: tuple[str, ...], queues: tuple[str, ...], limit: int | None, as_json: bool, **filters: Any
+    config_file: Path,
+    pairs: tuple[str, ...],
+    queues: tuple[str, ...],
+    limit: int | None,
+    each: bool,
+    as_json: bool,
+    **filters: Any,
 ) -> None:
     """Count the dead letters of the backlog queues by reason and destination, with an example of each.
 
@@ -34,10 +44,15 @@ def list_letters(
       syphon dead-letters list -c config.yaml
       syphon dead-letters list -c config.yaml --reason 'Destination*' --after 1d
       syphon dead-letters list -c config.yaml --destination '' --json
+      syphon dead-letters list -c config.yaml --destination orders --each
     """
     from syphon.backlog import DeadLetterSearch, grouped
 
-    search = DeadLetterSearch(selected_queues(load_settings(config_file), pairs, queues), wanted(**filters), limit)
+    chosen = selected_queues(load_settings(config_file), pairs, queues)
+    search = DeadLetterSearch(chosen, wanted(**filters), limit or (MOST_LISTED if each else None))
+    if each:
+        _list_each(search, is_limited=limit is None, as_json=as_json)
+        raise SystemExit(exit_code_for_queues(search.unreachable))
     groups = grouped(letter for _, letter in search)
     unreachable = report_unreachable(search.unreachable)
     if as_json:
@@ -46,6 +61,45 @@ def list_letters(
         is_filtered = bool(pairs or queues or filters != NO_FILTER)
         show_groups(groups, len(search.unreachable), is_filtered)
     raise SystemExit(exit_code_for_queues(search.unreachable))
+
+
+def _list_each(search: DeadLetterSearch, is_limited: bool, as_json: bool) -> None:
+    letters = [letter for _, letter in search]
+    unreachable = report_unreachable(search.unreachable)
+    if as_json:
+        records = [_letter_record(letter) for letter in letters]
+        click.echo(json.dumps({"letters": records, "unseen": unreachable}, indent=2))
+        return
+    rows = [
+        (
+            str(letter.sequence_number),
+            queue,
+            letter.reason or "(none)",
+            letter.destination or "(none)",
+            letter.message_id or "(none)",
+            time_text(letter.enqueued_at),
+        )
+        for letter, queue in zip(letters, shown_queues([letter.queue for letter in letters]), strict=True)
+    ]
+    if rows:
+        show_table(("number", "queue", "reason", "destination", "message id", "enqueued"), rows)
+        click.echo()
+    click.echo(f"{plural(len(rows), 'dead letter')}.")
+    if is_limited and len(rows) == MOST_LISTED:
+        click.echo(f"There may be more than {MOST_LISTED:,}; --limit N lists more.", err=True)
+
+
+def _letter_record(letter: DeadLetter) -> dict[str, Any]:
+    return {
+        "queue": letter.queue,
+        "sequence_number": letter.sequence_number,
+        "message_id": letter.message_id,
+        "reason": letter.reason,
+        "description": letter.description,
+        "destination": letter.destination,
+        "enqueued_at": time_iso(letter.enqueued_at),
+        "bytes": letter.size,
+    }
 
 
 def as_record(group: Group) -> dict[str, Any]:

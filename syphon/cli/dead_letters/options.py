@@ -39,9 +39,17 @@ FILTERS = (
         help="Only dead letters enqueued at or after: 2026-10-01, 2026-10-01T08:30Z, or 2h (ago).",
     ),
     click.option("--before", type=Reads(TIME), help="Only dead letters enqueued before this time."),
+    click.option(
+        "--sequence-number",
+        "sequence_numbers",
+        type=int,
+        metavar="N",
+        multiple=True,
+        help="Only the dead letter with this number in its queue (`list --each` shows it). Repeatable.",
+    ),
     click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most N dead letters."),
 )
-NO_FILTER = {"reason": "*", "destination": "*", "after": None, "before": None}
+NO_FILTER = {"reason": "*", "destination": "*", "after": None, "before": None, "sequence_numbers": ()}
 """The filter options if none is given."""
 
 
@@ -52,13 +60,19 @@ def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return config_option(queue_options(command))
 
 
-def wanted(reason: str, destination: str, after: datetime | None, before: datetime | None) -> DeadLetterFilter:
+def wanted(
+    reason: str,
+    destination: str,
+    after: datetime | None,
+    before: datetime | None,
+    sequence_numbers: tuple[int, ...] = (),
+) -> DeadLetterFilter:
     """The filters as one object."""
     from syphon.backlog import DeadLetterFilter
 
     if after is not None and before is not None and before <= after:
         raise click.UsageError(f"--before {before.isoformat()} is not later than --after {after.isoformat()}.")
-    return DeadLetterFilter(reason, destination, millis_of(after), millis_of(before))
+    return DeadLetterFilter(reason, destination, millis_of(after), millis_of(before), frozenset(sequence_numbers))
 
 
 _EDITS = (

@@ -294,3 +294,24 @@ def test_own_prices_are_used_and_validated(tmp_path: Path, syphon: Run) -> None:
     wrong = syphon("cost", "--prices", file)
     assert wrong.returncode == 78
     assert "standard is missing" in wrong.stderr
+
+
+def test_one_dead_letter_is_listed_and_replayed_by_its_number(bench: Bench, tmp_path: Path, syphon: Run) -> None:  # X4
+    for name in ("m1", "m2", "m3"):
+        bench.bury(aliased(name, "orders", name), reason="DestinationMissing")
+    config = bench.config(tmp_path)
+    letters = answer(syphon("dead-letters", "list", "-c", config, "--each", "--json"))["letters"]
+    assert [(letter["message_id"], letter["destination"]) for letter in letters] == [
+        ("m1", "orders"),
+        ("m2", "orders"),
+        ("m3", "orders"),
+    ]
+    number = letters[1]["sequence_number"]
+    shown = syphon("dead-letters", "list", "-c", config, "--each").stdout
+    assert any(line.split()[0] == str(number) and "m2" in line.split() for line in shown.splitlines() if line)
+    done = syphon(
+        "dead-letters", "replay", "-c", config, "--sequence-number", number, "--to", "backlog", "--yes", "--json"
+    )
+    assert (done.returncode, answer(done)["replayed"]) == (0, 1)
+    left = answer(syphon("dead-letters", "list", "-c", config, "--each", "--json"))["letters"]
+    assert [letter["message_id"] for letter in left] == ["m1", "m3"]
