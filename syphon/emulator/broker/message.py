@@ -135,22 +135,25 @@ class BrokeredMessage:
         message.size = size
         message.bare = source.bare()
         for span in source.spans:
-            if span.section == Section.HEADER:
+            section = span.section
+            if section == _HEADER:
                 header = source.header()
                 message.header_fields = encode(header.durable) + encode(header.priority)
-                message.first_acquirer = encode(header.first_acquirer)
+                if header.first_acquirer is not None:
+                    message.first_acquirer = encode(header.first_acquirer)
                 if isinstance(header.ttl, UInt):
                     message.ttl = int(header.ttl)
-            elif span.section == Section.DELIVERY_ANNOTATIONS:
+            elif section == _HOP:
                 message.delivery_annotations = map_section(Section.DELIVERY_ANNOTATIONS, _hop_pairs(source.data, span))
-            elif span.section == Section.MESSAGE_ANNOTATIONS:
+            elif section == _ANNOTATIONS:
                 message._read_annotations(source)
-            elif span.section == Section.PROPERTIES:
+            elif section == _PROPERTIES:
                 message._read_properties(source)
-                break
-        properties = source.span(Section.APPLICATION_PROPERTIES)
-        if properties is not None and source.data.find(b"\x94", properties.value, properties.end) >= 0:
-            message._rewrite_decimals(source.data, properties)
+            elif section == _APPLICATION_PROPERTIES:
+                if source.data.find(_DECIMAL128, span.value, span.end) >= 0:
+                    message._rewrite_decimals(source.data, span)
+            else:
+                break  # the body
         if message.session_id and message.partition_key and message.session_id != message.partition_key:
             raise NotAllowed(
                 f"PartitionKey '{message.partition_key}' and SessionId '{message.session_id}' are both set and differ. "
@@ -301,8 +304,10 @@ class BrokeredMessage:
     def _received(self) -> bytes:
         # A received message that is active does not say so. One that has waited for its time says scheduled forever,
         # unless it is deferred.
-        state = StoredState.SCHEDULED if self.state is StoredState.ACTIVE and self._has_waited else self.state
-        return self._annotations(state or None, locked=self.lock_token is not None) + self.bare
+        state = self.state or None
+        if state is None and self.annotations and self._has_waited:
+            state = StoredState.SCHEDULED
+        return self._annotations(state, locked=self.lock_token is not None) + self.bare
 
     @property
     def _has_waited(self) -> bool:
@@ -360,6 +365,8 @@ def _uuid_bytes(token: bytes) -> bytes:
 
 
 _BODIES = (Section.DATA, Section.SEQUENCE, Section.VALUE)
+# Plain integers: an enum's members are slow to look up, and this happens for every message.
+_HEADER, _HOP, _ANNOTATIONS, _PROPERTIES, _APPLICATION_PROPERTIES = map(int, list(Section)[:5])
 _DECIMAL128 = 0x94
 _DECIMAL_BIAS, _LARGEST_SCALE = 6176, 28
 _UINT_LIMIT = 1 << 32
