@@ -23,7 +23,13 @@ def backlog_queues(count: int) -> list[str]:
 
 
 def settings(
-    place: Place, folder: Path, queues: int, rate: float | None = None, *, beside_a_bad_pair: bool = False
+    place: Place,
+    folder: Path,
+    queues: int,
+    rate: float | None = None,
+    *,
+    beside_a_bad_pair: bool = False,
+    pipeline: dict[str, str] | None = None,
 ) -> Path:
     """Writes a file for `--config`. JSON is valid YAML. The key of a bad pair is wrong."""
     pair = {
@@ -37,17 +43,24 @@ def settings(
     pairs = [pair, {**pair, "name": "fabrikam", "primary": wrong}] if beside_a_bad_pair else [pair]
     status = {"listen": "127.0.0.1:0"}
     file = folder / "config.yaml"
-    file.write_text(json.dumps({"pairs": pairs, "pipeline": {"ledger": str(folder / "ledger")}, "status": status}))
+    whole = {"pairs": pairs, "pipeline": {"ledger": str(folder / "ledger"), **(pipeline or {})}, "status": status}
+    file.write_text(json.dumps(whole))
     return file
 
 
 @contextmanager
 def worker(
-    place: Place, folder: Path, queues: int, rate: float | None = None, *, beside_a_bad_pair: bool = False
+    place: Place,
+    folder: Path,
+    queues: int,
+    rate: float | None = None,
+    *,
+    beside_a_bad_pair: bool = False,
+    pipeline: dict[str, str] | None = None,
 ) -> Iterator[int]:
     """A worker that listens; yields its process id."""
     log_file = folder / LOG
-    config = settings(place, folder, queues, rate, beside_a_bad_pair=beside_a_bad_pair)
+    config = settings(place, folder, queues, rate, beside_a_bad_pair=beside_a_bad_pair, pipeline=pipeline)
     command = [*SYPHON, "run", "--config", str(config)]
     with log_file.open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:  # noqa: S603
         try:

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.commands import SYPHON, backlog_queues, settings, worker
+from bench.idle import SETTLING, share_of_a_core
 from bench.stage import emulator
-from bench.usage import cpu, usage
+from bench.usage import usage
 
 QUEUES = 10
-SETTLING = 70.0
-"""Seconds after which a worker is idle: Spark ends Python processes that had no work for a minute."""
 IDLE = 60.0
 
 
@@ -42,12 +41,10 @@ def costs(patient: bool) -> Iterator[Cost]:
             return
         with worker(place, Path(folder), QUEUES) as process:
             time.sleep(SETTLING)
-            began, before = time.monotonic(), cpu(process)
-            time.sleep(IDLE)
-            used = (cpu(process) - before) / (time.monotonic() - began)
+            used = share_of_a_core(process, IDLE)
             waiting = f"an idle worker, {QUEUES} queues"
             yield Cost(f"{waiting}: share of one core", used * 100, "%")
-            yield Cost(f"{waiting}: memory (PSS), Java included", usage(process).megabytes, "MB")
+            yield Cost(f"{waiting}: memory (PSS)", usage(process).megabytes, "MB")
 
 
 def _seconds(command: list[str]) -> float:

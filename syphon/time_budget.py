@@ -193,6 +193,8 @@ MERGE_NEEDS = 2.0
 """Must be left for the last merge, which is optional."""
 LEDGER_KEEP_ALIVE_EVERY = 20.0
 """The ledger learns of jobs that wait to be written."""
+PARQUET_PROCESS_KEPT_FOR = 20.0
+"""Without a job, the process that makes a worker's Parquet files ends."""
 LEDGER_TICK = 0.5
 """The writer's loop."""
 MERGE_LONGEST_WAIT = 600.0
@@ -206,6 +208,12 @@ EXECUTORS_SETTLE = 2.0
 """No other executor has registered: a job starts with those that are there."""
 EXECUTORS_CHECK_EVERY = 0.1
 """Executors are counted."""
+FIRST_SPARK_RETRY = 2.0
+"""First pause before Spark is started again that did not start or was lost; each failure in a row doubles it."""
+LONGEST_SPARK_RETRY = 120.0
+"""Longest pause before Spark is started again."""
+LOST_JOBS_END_WITHIN = 60.0
+"""The jobs of a lost Spark end; a worker in which one hangs ends, too."""
 SPARK_CHECK_EVERY = 0.5
 """The watch checks the JVM."""
 CONNECT_ASK_EVERY = 2.0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syphon.model import ExitCode
+from syphon.model import ExitCode, Extra
 from syphon.time_budget import WAIT_SILENTLY
 
 from .output import FindingLine, finding_lines, show_findings, silence_sdk_logs
@@ -20,6 +20,7 @@ from .signals import interruptible
 
 if TYPE_CHECKING:
     from syphon.backlog import Finding, PreflightCheck
+    from syphon.config import PipelineSettings
 
 AT_ONCE = 16
 """How many checks run concurrently."""
@@ -36,15 +37,18 @@ OPEN_FILE = (
     "--no-provision", is_flag=True, help="Check for `run --no-provision` and `drain`, which need no Manage claim."
 )
 @click.option("--offline", is_flag=True, help="Check the settings only, without the network: for a build server.")
+@click.option("--spark", "starts_spark", is_flag=True, help="Also start Spark once, and run a task.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON (docs/commands.md).")
-def check(config_file: Path, no_provision: bool, offline: bool, as_json: bool) -> None:
+def check(config_file: Path, no_provision: bool, offline: bool, starts_spark: bool, as_json: bool) -> None:
     """Check the settings, credentials, claims, backlog queues and destinations of every pair, and the ledger.
 
     The check is read-only: it creates no queue, and sends and receives no message. It reports all problems at once and
-    takes about a minute at most, even if a namespace does not answer.
+    takes about a minute at most, even if a namespace does not answer. A worker starts Spark with the first message:
+    with --spark, a missing Java or too little memory is found before the outage and not in it.
 
     \b
       syphon check -c config.yaml
+      syphon check -c config.yaml --spark
       syphon check -c config.yaml --no-provision
       syphon check -c config.yaml --offline
       syphon check -c config.yaml --json | jq .exit_code
@@ -63,6 +67,10 @@ def check(config_file: Path, no_provision: bool, offline: bool, as_json: bool) -
     from syphon.ledger import check_ledger
 
     silence_sdk_logs()
+    if offline and starts_spark:
+        raise click.UsageError("--offline and --spark exclude each other.")
+    if starts_spark:
+        Extra.SPARK.require("`syphon check --spark`")
     config = load_settings(config_file, as_json)
     if exposes_keys(config_file):
         click.echo(OPEN_FILE.format(file=config_file), err=True)
@@ -85,18 +93,39 @@ def check(config_file: Path, no_provision: bool, offline: bool, as_json: bool) -
                 show_findings(finding_lines((each.level.value, each.entity, each.text) for each in found))
                 click.echo()
         ledger = check_ledger(config.pipeline.ledger)
-    levels = [*(finding.level.value for finding in findings), ledger.level.value]
+        if not as_json:
+            click.echo(f"ledger {ledger.path}")
+            show_findings([FindingLine(ledger.level.value, [], ledger.text)])
+            click.echo()
+        spark = _check_spark(config.pipeline, as_json) if starts_spark else None
+    levels = [*(finding.level.value for finding in findings), ledger.level.value, *([spark["level"]] if spark else [])]
     code = _exit_code(levels)
     if as_json:
         records = [asdict(finding) for finding in findings]
         result = {"exit_code": code, "settings": [], "findings": records, "ledger": ledger._asdict()}
+        result |= {} if spark is None else {"spark": spark}
         click.echo(json.dumps(result, indent=2))
     else:
-        click.echo(f"ledger {ledger.path}")
-        show_findings([FindingLine(ledger.level.value, [], ledger.text)])
-        click.echo()
         click.echo(_verdict(levels))
     raise SystemExit(code)
+
+
+def _check_spark(pipeline: PipelineSettings, as_json: bool) -> dict[str, str]:
+    """Start Spark as a worker does, and stop it."""
+    from syphon.model import SyphonError
+    from syphon.spark import check_start, shown_master
+
+    master = shown_master(pipeline.master)
+    if not as_json:
+        click.echo(f"Spark {master}")
+    try:
+        found = {"level": "ok", "text": check_start(pipeline)}
+    except SyphonError as error:
+        found = {"level": "problem", "text": str(error)}
+    if not as_json:
+        show_findings([FindingLine(found["level"], [], found["text"])])
+        click.echo()
+    return {"master": master} | found
 
 
 class _RunningCheck(threading.Thread):

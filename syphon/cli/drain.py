@@ -120,7 +120,7 @@ def _drain(run: DrainRun, master: str, as_json: bool) -> ExitCode:
         stop_on_signal(run.stop, "Stopping once Spark has started; no message was forwarded.", hangup=True)
         run.move(lambda: _showing(run), say=lambda line: click.echo(line, err=True), ends_process=True)
     if run.lost is not None:
-        click.echo(str(run.lost), err=True)
+        click.echo(f"{run.lost} Run the drain again.", err=True)
     summary = run.summary()
     if as_json:
         click.echo(json.dumps(summary.as_json(), indent=2))

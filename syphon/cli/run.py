@@ -15,7 +15,7 @@ import click
 from syphon.model import ExitCode
 
 from .shared_options import config_option, load_settings, needs_spark
-from .signals import interruptible, stop_on_signal
+from .signals import stop_on_signal
 
 if TYPE_CHECKING:
     from syphon.config import Config
@@ -33,8 +33,9 @@ log = logging.getLogger("syphon")
 def run(config_file: Path, no_provision: bool, verbose: bool) -> None:
     """Serve all pairs in the settings until stopped.
 
-    The worker creates missing backlog queues, listens on each with 15-minute long polls (40 receives per hour for ten
-    queues), and starts a Spark job when a message arrives. During an outage it waits. A pair faults when one of its
+    The worker creates missing backlog queues and listens on each with 15-minute long polls (40 receives per hour for
+    ten queues). The first message starts Spark; Spark stops after 15 minutes without a job (pipeline.idle_shutdown).
+    During an outage the worker waits. A pair faults when one of its
     namespaces becomes unusable, for example because the credentials are refused: the worker closes the pair and reopens
     it after 30 seconds, backing off to 5 minutes, while the other pairs continue. When all pairs have faulted, the
     worker exits with 70, so that the service manager restarts it.
@@ -63,30 +64,24 @@ def _serve(config: Config, config_file: Path, makes_queues: bool) -> ExitCode:
     from syphon.ledger import avoid_loading_pandas
     from syphon.model import SyphonError
     from syphon.status import PortTaken, serving_status
-    from syphon.worker import StateUnreadable, Worker, running_engine
+    from syphon.worker import StateUnreadable, Worker, engine_on_demand
 
     avoid_loading_pandas()
     try:
         with ExitStack() as stack:
-            # The status server starts first, so that a port in use is reported before Spark takes its time to start.
             ops = stack.enter_context(serving_status(config))
             log.info("status on http://%s", ops.address)
-            log.info("starting Spark on %s", config.pipeline.master)
-            with interruptible("The worker had not started; no message was forwarded."):
-                ready = stack.enter_context(running_engine(config.pipeline, ops.pauses))
-                ready.jobs.warm_up()
+            ready = stack.enter_context(engine_on_demand(config.pipeline, ops.pauses))
             # Everything loaded so far stays: collecting garbage in it would stall all threads for 100 ms.
             gc.freeze()
             worker = Worker(
                 config,
-                ready.jobs,
+                ready.spark,
                 ready.control_server,
                 makes_queues=makes_queues,
                 pauses=ops.pauses,
                 ending=ready.ending,
-                watch=ready.watch,
             )
-            # After Spark has started: Spark sets a handler of its own.
             stop_on_signal(worker.stop, "Stopping: finishing or abandoning messages in flight.")
             hung_up = threading.Event()
             signal.signal(signal.SIGHUP, lambda number, frame: hung_up.set())  # noqa: ARG005

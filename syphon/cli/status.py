@@ -128,6 +128,8 @@ def _show_whole(found: WorkerStatus, folded: bool = False) -> None:
     click.secho(f"syphon {found.version}, {flow.words}, up {span(found.started, found.at)}", bold=True)
     say(found.outlook.headline, bold=True)
     say(_numbers(found))
+    if found.spark is not None:
+        say(f"Spark is {found.spark.state.words} for {span(found.spark.since, found.at)}")
     most = MOST_FOLDED if folded else len(found.problems)
     for problem in found.problems[:most]:
         text = f"{problem.severity}: {printable(problem.text)}"

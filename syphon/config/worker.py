@@ -52,6 +52,8 @@ class PipelineSettings(Settings):
     """Any path or URL that Spark can write to."""
     long_poll: Annotated[Duration, Between("1s", "1d")] = 900_000
     lease: Annotated[Duration, Between("5s", "1h")] = 60_000
+    idle_shutdown: Annotated[Duration, Between("0s", "30d")] = 900_000
+    """The time without a job after which a worker stops Spark. 0s: never, and Spark starts with the worker."""
     spark: Annotated[dict[str, SparkValue], together(_spark_keys)] = Field(default_factory=dict)
     """Secrets, because the key of the ledger's storage account may be among them."""
 

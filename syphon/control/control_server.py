@@ -52,32 +52,55 @@ class ControlServer(SlotControl):
     ) -> None:
         """Slots connect to `host`. The server listens on `listen` if that is a different address."""
         super().__init__(now, pauses, on_progress)
-        self._host = host
-        self._listen = listen or host
+        self._place = host, listen or host
         self._secret = secrets.token_urlsafe(32)
         self._loop = asyncio.new_event_loop()
         self._connections = Connections(self._loop)
         self._listener: asyncio.Server | None = None
         self._news = asyncio.Event()
+        self._thread: threading.Thread | None = None
         self.address = ControlAddress(host, 0, self._secret)
 
     def _tell(self) -> None:
         """Wakes the answers that are held."""
-        with suppress(RuntimeError):  # the server has ended
+        with suppress(RuntimeError):  # the server does not run
             self._loop.call_soon_threadsafe(self._news.set)
 
     # --- the server ----------------------------------------------------------------------------------------------
 
     def __enter__(self) -> ControlServer:
-        ready: Future[int] = Future()
-        self._thread = threading.Thread(target=self._serve, args=(ready,), name="control server", daemon=True)
-        self._thread.start()
-        self.address = ControlAddress(self._host, ready.result(), self._secret)
+        self.serve(*self._place)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        self.close()
+
+    def serve(self, host: str, listen: str) -> None:
+        """Serves slots at this address. Each start of Spark calls it: its driver may have moved to another address."""
+        if self._thread is not None and self._place == (host, listen):
+            return
+        self.close()
+        self._place = host, listen
+        self._loop = asyncio.new_event_loop()
+        self._connections = Connections(self._loop)
+        self._news = asyncio.Event()
+        ready: Future[int] = Future()
+        self._thread = threading.Thread(target=self._serve, args=(ready,), name="control server", daemon=True)
+        self._thread.start()
+        try:
+            self.address = ControlAddress(host, ready.result(), self._secret)
+        except Exception:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Ends the server, if it runs."""
+        if self._thread is not None:
+            with suppress(RuntimeError):  # it could not listen, and has ended
+                self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._thread = None
+        self._loop.close()
 
     def _serve(self, ready: Future[int]) -> None:
         asyncio.set_event_loop(self._loop)
@@ -87,7 +110,7 @@ class ControlServer(SlotControl):
         try:
             try:
                 ready.set_result(self._loop.run_until_complete(self._start(runner)))
-            except Exception as error:  # __enter__ raises it
+            except Exception as error:  # `serve` raises it
                 ready.set_exception(error)
             else:
                 self._loop.run_forever()
@@ -99,7 +122,7 @@ class ControlServer(SlotControl):
         await runner.setup()
         server = runner.server
         assert server is not None
-        self._listener = await self._connections.listen(server, self._listen, 0)
+        self._listener = await self._connections.listen(server, self._place[1], 0)
         port: int = self._listener.sockets[0].getsockname()[1]
         return port
 

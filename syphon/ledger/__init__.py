@@ -2,6 +2,7 @@
 
 from .ledger import Ledger, LedgerFinding, LedgerUnreadable, check_ledger, check_ledger_path
 from .parquet import avoid_loading_pandas, packed_file
+from .parquet_process import ParquetProcess
 from .reader import LocalReader, SparkReader
 from .report_html import html_page
 from .report_query import query_report
@@ -31,6 +32,7 @@ __all__ = [
     "OpenJob",
     "OpenJobReport",
     "Origin",
+    "ParquetProcess",
     "Period",
     "ReasonCount",
     "Renamed",

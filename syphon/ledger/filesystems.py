@@ -46,16 +46,17 @@ class LedgerFiles(Protocol):
         """Deletes files, which may not exist. They stay deleted after a power cut."""
 
 
-def ledger_files(spark: SparkSession, path: str) -> LedgerFiles:
+def ledger_files(session: Callable[[], Any], path: str) -> LedgerFiles:
     """The files of a ledger at a path as Spark understands it: it may be relative, or have a scheme.
 
+    `session` returns the current session: a worker starts Spark several times.
     With Spark Connect a path without a scheme is on this machine, and others can be read, but not written.
     """
     local = local_path(path)
-    if has_no_jvm(spark):
-        return ReadOnlyFiles(spark, path) if local is None else LocalFiles(local)
-    if local is None or (local == path and not _default_is_local(spark)):
-        return HadoopFiles(spark, path)
+    if has_no_jvm(session()):
+        return ReadOnlyFiles(session, path) if local is None else LocalFiles(local)
+    if local is None or (local == path and not _default_is_local(session())):
+        return HadoopFiles(session, path)
     return LocalFiles(local)
 
 
@@ -155,8 +156,8 @@ class HadoopFiles:
     progress_every = 20.0
     """Longer than for plain files: storage in a cloud charges for each write."""
 
-    def __init__(self, spark: SparkSession, root: str) -> None:
-        self._spark, self._root = spark, root
+    def __init__(self, session: Callable[[], Any], root: str) -> None:
+        self._session, self._root = session, root
 
     @_as_os_error
     def put(self, place: str, content: bytes, durable: bool = True) -> None:  # noqa: ARG002
@@ -203,8 +204,11 @@ class HadoopFiles:
 
     def _hadoop(self) -> tuple[Any, Any]:
         """The file system of the ledger, and Hadoop's class for paths."""
-        path = self._spark._jvm.org.apache.hadoop.fs.Path  # type: ignore[union-attr]
-        return path(self._root).getFileSystem(self._spark._jsc.hadoopConfiguration()), path
+        spark = self._session()
+        if spark is None:
+            raise OSError("Spark does not run; what is missing is written when it does")
+        path = spark._jvm.org.apache.hadoop.fs.Path
+        return path(self._root).getFileSystem(spark._jsc.hadoopConfiguration()), path
 
 
 class ReadOnlyFiles:
@@ -212,8 +216,8 @@ class ReadOnlyFiles:
 
     progress_every = 20.0
 
-    def __init__(self, spark: SparkSession, root: str) -> None:
-        self._spark, self._root = spark, root
+    def __init__(self, session: Callable[[], Any], root: str) -> None:
+        self._session, self._root = session, root
 
     def read(self, place: str) -> bytes:
         found = self._rows(place).select("content").collect()
@@ -229,12 +233,12 @@ class ReadOnlyFiles:
 
         path = literal_path(f"{self._root}/{place}")
         try:
-            rows = self._spark.read.format("binaryFile").load(path)
+            rows = self._session().read.format("binaryFile").load(path)
             _ = rows.columns  # Connect checks the path only now
         except AnalysisException as error:
             if "PATH_NOT_FOUND" not in str(error):
                 raise OSError(cause(error)) from error
-            return self._spark.createDataFrame([], "path string, content binary")
+            return self._session().createDataFrame([], "path string, content binary")
         except PySparkException as error:
             raise OSError(cause(error)) from error
         return rows

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from syphon.model import Counters, SyphonError, volume
 
+from . import parquet as in_this_process
 from .filesystems import (
     NOT_WRITABLE,
     LedgerFiles,
@@ -47,7 +48,7 @@ from .filesystems import (
     local_path,
 )
 from .merge import MERGED, StoredFile, replaced_files
-from .parquet import attempts_file
+from .parquet_process import ParquetFiles
 from .report_values import OpenJobReport
 from .rows import ATTEMPTS, EPOCH, TRANSFERS, Attempt, OpenJob
 
@@ -143,13 +144,24 @@ class LedgerUnreadable(SyphonError):
 class Ledger:
     """The record of all transfers. Any number of writers, here or elsewhere, may use one path at once."""
 
-    def __init__(self, spark: SparkSession, path: str) -> None:
+    def __init__(self, spark: SparkSession | None, path: str, parquet: ParquetFiles = in_this_process) -> None:
+        """`spark` is None while Spark does not run: only files on this machine can be written then."""
         self.path = path.rstrip("/") or "/"
+        self.parquet = parquet
+        self._spark: Any = spark
+
+    def use(self, spark: SparkSession | None) -> None:
+        """Uses another session from now on."""
         self._spark = spark
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether its files can be written currently. Those beyond this machine need Spark."""
+        return self._spark is not None or isinstance(self.__dict__.get("files"), LocalFiles)
 
     @cached_property
     def files(self) -> LedgerFiles:
-        return ledger_files(self._spark, self.path)
+        return ledger_files(lambda: self._spark, self.path)
 
     @property
     def is_local(self) -> bool:
@@ -165,7 +177,7 @@ class Ledger:
     def put_attempts(self, name: str, attempts: Sequence[Attempt]) -> StoredFile:
         """Records what tasks had counted, all in one step. Raises LedgerUnwritable."""
         ended = EPOCH + timedelta(milliseconds=max(attempt.ended_at for attempt in attempts))
-        return self._put("attempts", f"{ended:%Y-%m-%d}", name, attempts_file(attempts))
+        return self._put("attempts", f"{ended:%Y-%m-%d}", name, self.parquet.attempts_file(attempts))
 
     def open_job(self, job: OpenJob) -> None:
         """Puts a job on record before it begins. Raises LedgerUnwritable."""
@@ -256,13 +268,14 @@ class Ledger:
 
     def _open(self, table: str, schema: str) -> DataFrame:
         reader = self._spark.read.schema(schema).option("ignoreCorruptFiles", "true")
-        return reader.parquet(literal_path(f"{self.path}/{table}"))
+        rows: DataFrame = reader.parquet(literal_path(f"{self.path}/{table}"))
+        return rows
 
     def _listed(self, rows: DataFrame) -> dict[str, str]:
         """The files of a table as Spark has listed them, by name."""
         if has_no_jvm(self._spark):
             return {file.rpartition("/")[2]: file for file in rows.inputFiles()}
-        jvm: Any = self._spark._jvm
+        jvm = self._spark._jvm
         # As one text, because PySpark makes a call for each element of an array of the JVM.
         text = jvm.com.fasterxml.jackson.databind.ObjectMapper().writeValueAsString(rows._jdf.inputFiles())
         return {str(file).rpartition("/")[2]: str(file) for file in json.loads(text)}

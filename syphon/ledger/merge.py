@@ -25,8 +25,10 @@ from uuid import uuid4
 
 from syphon.time_budget import MERGE_LONGEST_WAIT
 
+from . import parquet as in_this_process
 from .filesystems import LedgerFiles, cause
-from .parquet import LARGEST, joined
+from .parquet import LARGEST
+from .parquet_process import ParquetFiles
 
 log = logging.getLogger(__name__)
 
@@ -62,8 +64,13 @@ class _Group:
 class Merger:
     """Merges the small files of one writer, in the writer's thread."""
 
-    def __init__(self, files: LedgerFiles, now: Callable[[], float] = time.monotonic) -> None:
-        self._files, self._now = files, now
+    def __init__(
+        self,
+        files: LedgerFiles,
+        now: Callable[[], float] = time.monotonic,
+        parquet: ParquetFiles = in_this_process,
+    ) -> None:
+        self._files, self._now, self._parquet = files, now, parquet
         finish_interrupted(files)
         self._groups: dict[str, _Group] = {}
 
@@ -86,16 +93,16 @@ class Merger:
                 self.add(files[0])
             return
         try:
-            merged = merge(self._files, folder, [file.name for file in files])
+            merged = merge(self._files, folder, [file.name for file in files], self._parquet)
         except (OSError, ValueError) as error:
             log.warning("Files of the ledger in %s were not merged: %s. Every row is on record.", folder, cause(error))
             return
         self.add(merged)
 
 
-def merge(files: LedgerFiles, folder: str, names: list[str]) -> StoredFile:
+def merge(files: LedgerFiles, folder: str, names: list[str], parquet: ParquetFiles = in_this_process) -> StoredFile:
     """Merges files of a folder into one. Raises OSError or ValueError; every row is still found once then."""
-    content = joined([files.read(f"{folder}/{name}") for name in names])
+    content = parquet.joined([files.read(f"{folder}/{name}") for name in names])
     number = uuid4().hex
     merged = StoredFile(folder, f"{MERGED}{number}.parquet", len(content))
     manifest = {"folder": folder, "file": merged.name, "replaces": names}

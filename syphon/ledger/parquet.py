@@ -187,6 +187,10 @@ def joined(files: Sequence[bytes]) -> bytes:
     return _file(pa.concat_tables([_table(file) for file in files]))
 
 
+def rest(is_job_open: bool) -> None:
+    """In this process there is nothing to start or end (`parquet_process`)."""
+
+
 def _split_by_day(file: bytes) -> Iterator[tuple[date, bytes]]:
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -34,7 +34,6 @@ from syphon.time_budget import (
 
 from .ledger import Ledger, LedgerUnwritable
 from .merge import Merger, StoredFile
-from .parquet import files_by_day
 from .rows import Attempt, OpenJob
 
 
@@ -187,6 +186,12 @@ class LedgerWriter:
                     self._set_error(self._no_answer(LEDGER_STALLED_AFTER))
                 steps = self._steps
 
+    @property
+    def needs_spark(self) -> bool:
+        """Whether rows wait that cannot be written when Spark has stopped."""
+        with self._changed:
+            return bool(self._waiting) and not self._ledger.is_local
+
     def catch_up(self) -> None:
         """Waits until every job that was queued so far is written, or cannot be written."""
         with self._changed:
@@ -257,6 +262,7 @@ class LedgerWriter:
             self._try(self._write_progress)
             self._keep_alive()
             self._try(self._merge)
+            self._ledger.parquet.rest(bool(self._running))
         self._try(partial(self._write_progress, everything=True))
         if self._deadline is None or self._deadline - self._now() > MERGE_NEEDS:
             self._try(partial(self._merge, everything=True))
@@ -335,7 +341,7 @@ class LedgerWriter:
 
     def _arrange(self, closing: ClosingJob) -> None:
         try:
-            found = [(f"{day}", file) for day, file in files_by_day(closing.files)]
+            found = [(f"{day}", file) for day, file in self._ledger.parquet.files_by_day(closing.files)]
         except Exception as error:  # no file of transfers: a bug, which must not keep others from being written
             with self._changed:
                 self._give_up(closing, f"{error}")
@@ -386,11 +392,12 @@ class LedgerWriter:
     def _written(self, stored: StoredFile) -> None:
         self._steps += 1
         if self._merger is None:
-            self._merger = Merger(self._ledger.files, self._now)
+            self._merger = Merger(self._ledger.files, self._now, self._ledger.parquet)
         self._merger.add(stored)
 
     def _merge(self, everything: bool = False) -> None:
-        if self._merger is not None:
+        """Merges files, unless Spark would have to be started for it: then they are merged when it runs again."""
+        if self._merger is not None and self._ledger.is_writable:
             self._merger.merge(everything)
 
     def _try(self, step: Callable[[], None]) -> bool:

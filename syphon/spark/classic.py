@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from syphon.config import PipelineSettings
-from syphon.control import Ending
 from syphon.model import SyphonError
 from syphon.time_budget import (
     EXECUTORS_CHECK_EVERY,
@@ -63,11 +62,11 @@ def _can_convert(ask: Callable[[object], bool], value: object) -> bool:
 
 
 class JvmWatch(SparkWatch):
-    """Says whether the JVM has ended, and ends this process if its own shutdown takes too long."""
+    """Says whether the JVM has ended."""
 
-    def __init__(self, jvm: subprocess.Popen[bytes] | None, ending: Ending, ends_process: bool = True) -> None:
+    def __init__(self, jvm: subprocess.Popen[bytes] | None) -> None:
         """`jvm` is None if another program started it: then only calls of Spark tell that it is gone."""
-        super().__init__(ending, ends_process)
+        super().__init__()
         self._jvm = jvm
 
     @property
@@ -77,7 +76,7 @@ class JvmWatch(SparkWatch):
         if code is None:
             return None
         how = f"was killed by signal {-code} ({_name(-code)})" if code < 0 else f"ended with exit code {code}"
-        return SparkLost(f"Spark's JVM {how}. No message is lost: those in flight are redelivered. Restart syphon.")
+        return SparkLost(f"Spark's JVM {how}. No message is lost: those in flight are redelivered.")
 
     def wait_for_failure(self, seconds: float = JVM_IS_GONE_WITHIN) -> SparkLost | None:
         """The same, for a caller whose call of Spark has just failed: a process that dies closes its sockets first."""
@@ -86,7 +85,7 @@ class JvmWatch(SparkWatch):
                 self._jvm.wait(seconds)
         return self.failure
 
-    def _kill(self) -> None:
+    def kill(self) -> None:
         if self._jvm is not None:
             with suppress(OSError):
                 self._jvm.kill()
@@ -197,8 +196,8 @@ class ClassicAccess:
         except (Py4JError, OSError, AttributeError):
             return True
 
-    def watch(self, ending: Ending, ends_process: bool) -> JvmWatch:
-        return JvmWatch(jvm_of(self._session), ending, ends_process)
+    def watch(self) -> JvmWatch:
+        return JvmWatch(jvm_of(self._session))
 
     def control_host(self, pipeline: PipelineSettings) -> ControlHost:  # noqa: ARG002
         """Executors of a cluster reach the control server at the address of Spark's driver, so it listens there."""
@@ -218,12 +217,57 @@ def jvm_of(session: SparkSession) -> subprocess.Popen[bytes] | None:
     return process
 
 
-def start_session(settings: dict[str, str], folder: Path) -> SparkSession:
+class Launch:
+    """The start of a JVM, which another thread may end: the start then fails."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jvm: subprocess.Popen[bytes] | None = None
+        self._is_ended = False
+
+    @contextmanager
+    def of_gateway(self) -> Iterator[None]:
+        """Finds the process that PySpark starts in this block: PySpark tells it only when the JVM has answered."""
+        from pyspark import java_gateway
+
+        popen = java_gateway.Popen  # type: ignore[attr-defined]
+
+        def started(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+            jvm: subprocess.Popen[bytes] = popen(*arguments, **options)
+            with self._lock:
+                self._jvm = jvm
+                if self._is_ended:
+                    jvm.kill()
+            return jvm
+
+        java_gateway.Popen = started  # type: ignore[attr-defined, assignment]
+        try:
+            yield
+        finally:
+            java_gateway.Popen = popen  # type: ignore[attr-defined]
+
+    def kill(self) -> None:
+        """Ends the JVM, also one that is started later."""
+        with self._lock:
+            self._is_ended = True
+            if self._jvm is not None:
+                self._jvm.kill()
+
+    def clean_up(self) -> None:
+        """Ends the JVM of a start that has failed, and takes it out of PySpark's variables."""
+        self.kill()
+        if self._jvm is not None:
+            self._jvm.wait()
+        _forget(None)
+
+
+def start_session(settings: dict[str, str], folder: Path, launch: Launch | None = None) -> SparkSession:
     """Starts Spark. Only this user may enter the folder, which must stay until Spark has stopped."""
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
+    launch = launch or Launch()
     if settings["spark.driver.extraJavaOptions"] == SMALL_JVM:  # the operator has not chosen others
         settings = settings | {"spark.driver.extraJavaOptions": jvm_archive.options_for(SMALL_JVM)}
     is_local = cores_of(settings["spark.master"]) is not None
@@ -235,19 +279,24 @@ def start_session(settings: dict[str, str], folder: Path) -> SparkSession:
     avoid_loading_numpy()
     output = _Stderr()
     output.start()
-    with _properties_file(settings) as file, _environment(settings["spark.pyspark.python"], file, is_local):
-        try:
-            gateway = launch_gateway(  # type: ignore[no-untyped-call]
-                popen_kwargs={"stderr": output.writer, "stdout": output.writer, "umask": PRIVATE}
-            )
+    try:
+        with _properties_file(settings) as file, _environment(settings["spark.pyspark.python"], file, is_local):
+            with launch.of_gateway():
+                gateway = launch_gateway(  # type: ignore[no-untyped-call]
+                    popen_kwargs={"stderr": output.writer, "stdout": output.writer, "umask": PRIVATE}
+                )
             _log_in(gateway)
             context = SparkContext(gateway=gateway)
             _quieten(context)
             return SparkSession(context)  # fails if the cluster has refused the application meanwhile
-        except Exception as error:
-            raise SparkNotStarted(output.why(error, settings["spark.master"])) from error
-        finally:
-            output.close_writer()
+    except SyphonError:
+        raise
+    except Exception as error:
+        launch.clean_up()
+        jvm_archive.distrust(settings["spark.driver.extraJavaOptions"])
+        raise SparkNotStarted(output.why(error, settings["spark.master"])) from error
+    finally:
+        output.close_writer()
 
 
 @contextmanager
@@ -306,10 +355,9 @@ def stop_session(session: SparkSession, within: float) -> None:
     An error here would hide the reason of the ending, and a JVM that is frozen answers no call.
     """
     process = jvm_of(session)
-    if process is None or process.poll() is None:
-        asked = threading.Thread(target=_ask_to_end, args=(session,), name="stop Spark", daemon=True)
-        asked.start()
-        asked.join(within * STOP_PART)
+    asked = threading.Thread(target=_ask_to_end, args=(session,), name="stop Spark", daemon=True)
+    asked.start()
+    asked.join(within * STOP_PART)
     if process is not None:
         _end_process(process, within * (1 - STOP_PART))
     _forget(session)
@@ -337,7 +385,7 @@ def _end_process(process: subprocess.Popen[bytes], within: float) -> None:
         process.wait()
 
 
-def _forget(session: SparkSession) -> None:
+def _forget(session: SparkSession | None) -> None:
     """Takes the session out of PySpark's own variables: another session may start in this process."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession

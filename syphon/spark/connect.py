@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from syphon.config import PipelineSettings
-from syphon.control import Ending
 from syphon.model import Extra, is_this_machine
 from syphon.time_budget import (
     CONNECT_ANSWER_LATE,
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-CONSEQUENCE = "No message is lost: those in flight are redelivered. Restart syphon."
+CONSEQUENCE = "No message is lost: those in flight are redelivered."
 
 
 def ask(session: SparkSession) -> None:
@@ -51,13 +50,11 @@ def ask(session: SparkSession) -> None:
 
 
 class ConnectWatch(SparkWatch):
-    """Says whether the server is unreachable or has dropped the session, and limits the time of a shutdown."""
+    """Says whether the server is unreachable or has dropped the session."""
 
-    def __init__(
-        self, session: SparkSession, endpoint: tuple[str, int] | None, ending: Ending, ends_process: bool = True
-    ) -> None:
+    def __init__(self, session: SparkSession, endpoint: tuple[str, int] | None) -> None:
         """`endpoint` is None if it is not known: then an unreachable server is noticed when it has been silent."""
-        super().__init__(ending, ends_process)
+        super().__init__()
         self._session = session
         self._endpoint = endpoint
         self._asked_at: float | None = None
@@ -68,7 +65,6 @@ class ConnectWatch(SparkWatch):
         ]
 
     def start(self) -> None:
-        super().start()
         for thread in self._threads:
             thread.start()
 
@@ -256,8 +252,8 @@ class ConnectAccess:
             return True
         return False
 
-    def watch(self, ending: Ending, ends_process: bool) -> ConnectWatch:
-        return ConnectWatch(self._session, self._endpoint(), ending, ends_process)
+    def watch(self) -> ConnectWatch:
+        return ConnectWatch(self._session, self._endpoint())
 
     def control_host(self, pipeline: PipelineSettings) -> ControlHost:
         """Executors report to this process: `spark.driver.host` in the settings says where they find this machine.

@@ -154,6 +154,10 @@ class Jobs:
         self._control_server.open_job(job, tuple(queues))
         files, ended = self._run(pair.name, names, assignments)
         self.__dict__.pop("most_slots", None)
+        return self.close(job, ended, files)
+
+    def close(self, job: str, ended: JobResult, files: Sequence[bytes] = ()) -> JobResult:
+        """Puts the end of a job on record: of one whose Spark is lost, too, if this process outlives it."""
         if ended.spark_error:
             self._control_server.settle_job(job, JOB_SETTLES_WITHIN)
         reports = tuple(self._control_server.close_job(job))

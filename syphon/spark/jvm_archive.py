@@ -65,10 +65,21 @@ UNUSED_FOR = 30 * 24 * 3600.0
 """Seconds after which an archive is removed: its Java or its jars may be gone."""
 
 
+_distrusted: set[Path] = set()
+"""Archives with which Spark did not start in this process: the next attempt goes without."""
+
+
+def distrust(java_options: str) -> None:
+    """Spark has not started with these options: a damaged archive may be the cause."""
+    found = re.search(r"-XX:(?:AOTCache|SharedArchiveFile)=(\S+)", java_options)
+    if found is not None:
+        _distrusted.add(Path(found[1]))
+
+
 def options_for(java_options: str, environ: Mapping[str, str] = os.environ) -> str:
     """The options of the JVM, with the archive if one exists."""
     archive = archive_file(environ)
-    if archive is None or not archive.exists():
+    if archive is None or not archive.exists() or archive.resolve() in _distrusted:
         return java_options
     archive = archive.resolve()  # a link on the way could be changed between this check and Java's
     if not (is_ours(archive) and is_ours(archive.parent)):  # Java runs the classes in it as they are

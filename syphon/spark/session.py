@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +14,11 @@ from typing import TYPE_CHECKING
 
 from syphon.config import PipelineSettings
 from syphon.control import Ending, Step
-from syphon.model import SyphonError
+from syphon.ledger import check_ledger_path
+from syphon.model import SyphonError, first_line, plural
 
 from . import jvm_archive
-from .classic import SMALL_JVM, start_session
+from .classic import SMALL_JVM, Launch, start_session
 from .security import MASKED, PRIVATE, security_settings
 from .session_access import CONNECT, TASK_FAILURES, access_to, cores_of, is_connect, spark_master
 
@@ -94,11 +96,15 @@ def spark_session(
     name: str = "syphon",
     ending: Ending | None = None,
     given: SparkSession | None = None,
+    launch: Launch | None = None,
 ) -> Iterator[SparkSession]:
-    """A Spark session. A given or an active one is used as it is, and keeps running afterwards."""
+    """A Spark session. A given or an active one is used as it is, and keeps running afterwards.
+
+    With `launch`, another thread may end the start.
+    """
     existing = given or active_session()
-    with tempfile.TemporaryDirectory(prefix="syphon-") as folder:
-        session = existing or _started(pipeline, name, Path(folder))
+    with tempfile.TemporaryDirectory(prefix="syphon-", ignore_cleanup_errors=True) as folder:
+        session = existing or _started(pipeline, name, Path(folder), launch)
         access = access_to(session)
         try:
             access.ship()
@@ -108,14 +114,40 @@ def spark_session(
                 access.stop((ending or Ending()).left_for(Step.SPARK))
 
 
-def _started(pipeline: PipelineSettings, name: str, folder: Path) -> SparkSession:
+def _started(pipeline: PipelineSettings, name: str, folder: Path, launch: Launch | None) -> SparkSession:
     if pipeline.master.startswith(CONNECT):
         from .connect import connect_session
 
         return connect_session(pipeline)
-    session = start_session(spark_settings(pipeline, name), folder)
+    session = start_session(spark_settings(pipeline, name), folder, launch)
     jvm_archive.make_in_background()
     return session
+
+
+def prepare_start(pipeline: PipelineSettings) -> None:
+    """Has the archive of the JVM made, so that a later start takes half the time. Spark Connect has no JVM here."""
+    if not pipeline.master.startswith(CONNECT):
+        jvm_archive.make_in_background()
+
+
+def check_start(pipeline: PipelineSettings) -> str:
+    """Starts Spark, runs a task and stops it. Returns what that shows; raises SyphonError if it fails."""
+    from .jobs import run_tasks
+    from .task import warm_up
+
+    began = time.monotonic()
+    with spark_session(pipeline, "syphon check") as session:
+        check_session(session)
+        check_ledger_path(session, pipeline.ledger)
+        started = time.monotonic()
+        try:
+            run_tasks(session, warm_up, 1)
+        except SyphonError:
+            raise
+        except Exception as error:
+            raise SparkUnusable(f"Spark starts, but runs no task: {first_line(str(error))}") from error
+        slots, ran = access_to(session).most_slots(), time.monotonic()
+    return f"starts in {started - began:.1f} s, runs a task in {ran - started:.1f} s; {plural(slots, 'slot')}"
 
 
 def session_for_queries(session: SparkSession) -> SparkSession:

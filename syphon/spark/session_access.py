@@ -13,6 +13,7 @@ import re
 import threading
 import time
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -67,7 +68,7 @@ class SparkAccess(Protocol):
     def is_lost(self) -> bool:
         """Whether the session cannot be used any more."""
 
-    def watch(self, ending: Ending, ends_process: bool) -> SparkWatch:
+    def watch(self) -> SparkWatch:
         """Makes the watch that notices the loss of Spark while nothing calls it."""
 
     def control_host(self, pipeline: PipelineSettings) -> ControlHost:
@@ -124,24 +125,20 @@ def shown_master(master: str) -> str:
 
 
 class SparkLost(SyphonError):
-    """Spark has stopped: the worker must end, and start again with a new Spark."""
+    """Spark has stopped without being told to."""
 
 
 class SparkWatch:
-    """Says whether Spark is lost, and ends this process if its own shutdown takes too long."""
+    """Says whether Spark is lost."""
 
-    def __init__(self, ending: Ending, ends_process: bool = True) -> None:
-        """`ends_process`: a command that takes too long to end is ended. A notebook or a program of others never is."""
-        self._ending = ending
+    def __init__(self) -> None:
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="Spark watch", daemon=True) if ends_process else None
 
     def start(self) -> None:
-        if self._thread is not None:
-            self._thread.start()
+        """Begins to watch, if that takes a thread."""
 
     def stop(self) -> None:
-        """Spark is about to be ended on purpose. If the process was told to end, its time is still watched."""
+        """Spark is about to be ended on purpose: that is no loss."""
         self._over.set()
 
     @property
@@ -152,6 +149,26 @@ class SparkWatch:
     def wait_for_failure(self, seconds: float = JVM_IS_GONE_WITHIN) -> SparkLost | None:  # noqa: ARG002
         """The same, for a caller whose call of Spark has just failed: the reason may show a moment later."""
         return self.failure
+
+    def kill(self) -> None:
+        """Ends what this process has started and would leave behind."""
+
+
+class EndingGuard:
+    """Ends this process if its own shutdown takes too long."""
+
+    def __init__(self, ending: Ending, kill: Callable[[], None]) -> None:
+        """`kill` ends the Spark that this process would leave behind."""
+        self._ending = ending
+        self._kill = kill
+        self._over = threading.Event()
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="ending guard", daemon=True).start()
+
+    def stop(self) -> None:
+        """There is nothing more to guard, unless the process was told to end: its time is still watched."""
+        self._over.set()
 
     def _run(self) -> None:
         while not self._ending.is_overdue:
@@ -164,9 +181,6 @@ class SparkWatch:
         said.start()
         said.join(SPARK_CHECK_EVERY)
         os._exit(self._ending.exit_code)
-
-    def _kill(self) -> None:
-        """Ends what this process has started and would leave behind."""
 
 
 # --- the code of syphon, for executors that do not have it -----------------------------------------------------------

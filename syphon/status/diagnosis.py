@@ -24,6 +24,7 @@ from .snapshot import (
     Severity,
     SideState,
     SideStatus,
+    SparkStatus,
     WorkerState,
 )
 
@@ -49,13 +50,14 @@ WILDCARDS = frozenset("*?[]")
 _ORDER = tuple(Severity)
 
 
-def outlook(state: WorkerState, pairs: Sequence[PairStatus], at: datetime) -> Outlook:
+def outlook(state: WorkerState, pairs: Sequence[PairStatus], at: datetime, spark: SparkStatus | None = None) -> Outlook:
     """The state of all pairs together."""
+    is_failing = spark is not None and spark.error is not None
     queues = [queue for pair in pairs for queue in pair.queues]
     left = _known(queue.left for queue in queues)
     stuck = sum(_stuck(pair) for pair in pairs)
     found = Outlook(
-        flow=_flow(state, pairs),
+        flow=_flow(state, pairs, is_failing),
         left=left,
         counted=min((queue.counted for queue in queues if queue.counted is not None), default=None),
         arriving_per_second=_arriving(queues),
@@ -159,9 +161,13 @@ def _seconds_to_empty(pairs: Sequence[PairStatus]) -> float | None:
     return round(max(times), 1) if times else None
 
 
-def problems(pairs: Sequence[PairStatus], ledger_error: str | None, at: datetime) -> list[OperatorProblem]:
+def problems(
+    pairs: Sequence[PairStatus], ledger_error: str | None, at: datetime, spark: SparkStatus | None = None
+) -> list[OperatorProblem]:
     """What an operator should know, the worst first."""
-    found = [problem for pair in pairs for problem in _of_pair(pair, at)]
+    failing = spark if spark is not None and spark.error is not None else None
+    found = [] if failing is None else [_of_spark(failing, at)]
+    found += [problem for pair in pairs for problem in _of_pair(pair, at, failing)]
     if ledger_error:
         found.append(
             _problem(
@@ -176,12 +182,14 @@ def problems(pairs: Sequence[PairStatus], ledger_error: str | None, at: datetime
 # --- flow ------------------------------------------------------------------------------------------------------------
 
 
-def _flow(state: WorkerState, pairs: Sequence[PairStatus]) -> MessageFlow:
+def _flow(state: WorkerState, pairs: Sequence[PairStatus], is_failing: bool) -> MessageFlow:
     if state is WorkerState.STOPPING:
         return MessageFlow.STOPPING
     if state is WorkerState.STARTING or any(_is_starting(pair) for pair in pairs):
         return MessageFlow.STARTING
     flows = {_flow_of(pair) for pair in pairs}
+    if is_failing and flows - {MessageFlow.IDLE, MessageFlow.PAUSED}:
+        return MessageFlow.BLOCKED  # without Spark no pair forwards
     if len(flows) == 1:
         return flows.pop()
     if flows & {MessageFlow.BLOCKED, MessageFlow.PARTLY_BLOCKED, MessageFlow.PAUSED}:
@@ -242,14 +250,26 @@ def _known(counts: Iterable[int | None]) -> int | None:
 # --- problems --------------------------------------------------------------------------------------------------------
 
 
-def _of_pair(pair: PairStatus, at: datetime) -> Iterator[OperatorProblem]:
+def _of_spark(spark: SparkStatus, at: datetime) -> OperatorProblem:
+    when = "An attempt is in progress."
+    if spark.next_attempt is not None:
+        when = f"Next attempt at {spark.next_attempt:%H:%M:%S} UTC."
+    return _problem(
+        Severity.CRITICAL,
+        f"Spark has not been running for {_since(spark.failing_since, at)}: {spark.error}",
+        "No messages are lost: they wait in the backlog. `syphon check --spark -c FILE` shows whether Spark starts. "
+        f"{when}",
+    )
+
+
+def _of_pair(pair: PairStatus, at: datetime, failing: SparkStatus | None) -> Iterator[OperatorProblem]:
     yield from _of_sides(pair, at)
     if pair.paused:
         remedy = f"To resume: `syphon resume --pair {shlex.quote(pair.name)} -c FILE`"
         yield _problem(Severity.NOTICE, f"{pair.name} is paused by the operator.", remedy)
     yield from _of_destinations(pair, at)
     if pair.secondary.connected:
-        yield from _of_troubled_queues(pair)
+        yield from _of_troubled_queues(pair, failing)
     for queue in pair.queues:
         if queue.state is BacklogQueueState.PAUSED and not pair.paused:
             yield _problem(
@@ -267,11 +287,11 @@ def _of_pair(pair: PairStatus, at: datetime) -> Iterator[OperatorProblem]:
         )
 
 
-def _of_troubled_queues(pair: PairStatus) -> Iterator[OperatorProblem]:
-    """One problem for each cause: all queues of a pair usually have the same."""
+def _of_troubled_queues(pair: PairStatus, failing: SparkStatus | None) -> Iterator[OperatorProblem]:
+    """One problem for each cause: all queues of a pair usually have the same. That of Spark is named already."""
     by_reason: dict[str, list[str]] = {}
     for queue in pair.queues:
-        if queue.state is BacklogQueueState.TROUBLED:
+        if queue.state is BacklogQueueState.TROUBLED and (failing is None or queue.reason != failing.error):
             by_reason.setdefault(queue.reason or "", []).append(queue.name)
     for reason, names in by_reason.items():
         rest = "" if len(names) == 1 else f" and {len(names) - 1} more are"

@@ -200,6 +200,20 @@ LEDGER_FAILING = Metric(
     "1 while rows cannot be written to the ledger, else 0.",
     (),
 )
+SPARK_STATE = Metric(
+    "syphon.spark.state",
+    MetricKind.GAUGE,
+    "1",
+    "1 for the state Spark is in (stopped, starting, running, stopping or backing_off), 0 for the others.",
+    ("state",),
+)
+SPARK_FAILING = Metric(
+    "syphon.spark.failing",
+    MetricKind.GAUGE,
+    "1",
+    "1 from the moment Spark does not start, or is lost, until it runs again, else 0.",
+    (),
+)
 STARTED = Metric(
     "syphon.started.timestamp",
     MetricKind.GAUGE,
@@ -225,6 +239,8 @@ OWN = (
     SIDE_CONNECTED,
     PAIR_FAULTED,
     LEDGER_FAILING,
+    SPARK_STATE,
+    SPARK_FAILING,
     STARTED,
 )
 METRICS = (*CONVENTIONAL, *OWN)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal
 
 from syphon import __version__
@@ -19,7 +20,7 @@ from syphon.model import QueueKey, SyphonError, earliest
 from syphon.servicebus import Namespace
 from syphon.time_budget import HUNG_AFTER, OBSERVE_EVERY, STARTS_WITHIN
 from syphon.transfer import WaitingMessages
-from syphon.worker import PairFault, PairWorker, Pauses, Worker
+from syphon.worker import PairFault, PairWorker, Pauses, SparkView, Worker
 
 from .backlog_counts import BacklogCounts, QueueActivity
 from .diagnosis import has_outage, outlook, problems
@@ -34,12 +35,13 @@ from .snapshot import (
     QueueStatus,
     SideState,
     SideStatus,
+    SparkStatus,
     StatusTotals,
     WorkerState,
     WorkerStatus,
 )
 
-STARTING_SPARK = "starting: Spark is not up yet"
+STARTING = "starting: the worker is not up yet"
 STARTING_QUEUES = "starting: the worker finds or creates the backlog queues"
 NOT_YET = "not connected yet"
 NO_TOTALS = QueueTotals()
@@ -47,7 +49,7 @@ NO_TOTALS = QueueTotals()
 
 @dataclass(frozen=True)
 class ObservedWorker:
-    """The parts of a worker that the observer reads, once Spark has started."""
+    """The parts of a worker that the observer reads, once they exist."""
 
     worker: Worker
     control_server: ControlServer
@@ -106,7 +108,7 @@ class Observer:
         now = self._now()
         if self._observed is None:
             spent = now - self._began
-            return f"starting: Spark is not up after {spent:.0f} s" if spent > STARTS_WITHIN else ""
+            return f"starting: the worker is not up after {spent:.0f} s" if spent > STARTS_WITHIN else ""
         worker = self._observed.worker
         if now - self._turned_at > HUNG_AFTER:
             return f"the worker's loop has not turned for {now - self._turned_at:.0f} s"
@@ -126,7 +128,8 @@ class Observer:
         pairs = [self._pair_status(view, workers.get(view.name)) for view in self._pairs]
         total, state, at = _totals(self.queue_totals), self._state(), self._wall()
         ledger_error = (observed.ledger_writer.error or None) if observed else None
-        summary = outlook(state, pairs, moment(at))
+        spark = None if observed is None else _spark_status(observed.worker.spark.view, at, self._now())
+        summary = outlook(state, pairs, moment(at), spark)
         self._history.add(at, total.forwarded, total.dead_lettered, summary.left, has_outage(pairs))
         return WorkerStatus(
             version=__version__,
@@ -134,8 +137,9 @@ class Observer:
             started=moment(self._started),
             at=moment(at),
             outlook=summary,
-            problems=problems(pairs, ledger_error, moment(at)),
-            not_ready=_not_ready(pairs) if observed else [STARTING_SPARK],
+            problems=problems(pairs, ledger_error, moment(at), spark),
+            not_ready=_not_ready(pairs) if observed else [STARTING],
+            spark=spark,
             ledger=self._config.pipeline.ledger,
             ledger_error=ledger_error,
             paused=self._pauses.all(),
@@ -287,7 +291,7 @@ class PairView:
         listener, fault = (worker.listener, worker.fault) if worker is not None else (None, None)
         # Until its queues are known, the worker asks the secondary's administration, and does not ask the primary.
         trouble = worker.trouble if role == "secondary" and worker is not None else None
-        not_yet = STARTING_SPARK if worker is None else STARTING_QUEUES if listener is None else NOT_YET
+        not_yet = STARTING if worker is None else STARTING_QUEUES if listener is None else NOT_YET
         side = getattr(listener.pair, role) if listener is not None else None
         closed = _closed(role, fault) if fault is not None else None
         return self._sides[role].look(getattr(self._settings, role).host, side, closed, trouble, not_yet, self._wall())
@@ -310,6 +314,8 @@ class PairView:
             trouble = trouble or listener.trouble(key.queue)
         elif fault is not None:
             trouble = f"the pair has faulted: {fault.cause.text}"
+        if worker is not None and queue is not None and queue.is_working:
+            trouble = trouble or worker.spark.view.error  # its messages wait for Spark
         state = BacklogQueueState.LISTENING
         if pauses.holds_queue(*key):
             state = BacklogQueueState.PAUSED
@@ -390,6 +396,19 @@ def not_connected(pairs: Sequence[PairStatus]) -> list[str]:
         for role, side in (("primary", pair.primary), ("secondary", pair.secondary))
         if not side.connected
     ]
+
+
+def _spark_status(view: SparkView, wall: float, now: float) -> SparkStatus:
+    def seen(when: float | None) -> datetime | None:
+        return None if when is None else moment(wall + when - now)
+
+    return SparkStatus(
+        state=view.state,
+        since=moment(wall + view.since - now),
+        error=view.error or None,
+        failing_since=seen(view.failing_since),
+        next_attempt=seen(view.next_attempt),
+    )
 
 
 def _closed(role: str, fault: PairFault) -> tuple[SideState, str]:

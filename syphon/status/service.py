@@ -43,7 +43,7 @@ class StatusService:
         self.address = ListenAddress(self.address.host, port)
 
     def attach(self, worker: Worker, control_server: ControlServer, ledger_writer: LedgerWriter) -> None:
-        """Begins to observe the worker. Spark has started by then."""
+        """Begins to observe the worker."""
         self._worker = worker
         self.observer.attach(worker, control_server, ledger_writer)
         if self.telemetry.tracing is not None:
@@ -107,6 +107,8 @@ def _status_line(status: WorkerStatus) -> str:
     unreachable = status.not_ready or not_connected(status.pairs)
     if faults or unreachable:
         return f"{'faulted' if faults else 'unreachable'}: {'; '.join(faults or unreachable)}"[:300]
+    if status.spark is not None and status.spark.error is not None:
+        return f"Spark does not run: {status.spark.error}"[:300]
     rate = sum(pair.per_second for pair in status.pairs)
     return (
         f"{status.totals.forwarded:,} forwarded, {status.totals.dead_lettered:,} dead-lettered, {rate:,.0f} per second"

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from syphon.worker import Pause
+from syphon.worker import Pause, SparkState
 
 CONTRACT = 3
 """The version of the contract. 3: a destination is `unknown` while the primary is unreachable (2: `available`).
@@ -176,6 +176,19 @@ class PairStatus(StatusModel):
     destinations: list[DestinationStatus]
 
 
+class SparkStatus(StatusModel):
+    """Spark, which runs while there is work."""
+
+    state: SparkState
+    since: datetime
+    error: str | None
+    """Why it did not start, or was lost. Null when it has started since."""
+    failing_since: datetime | None
+    """When it first failed. Null when it has started since."""
+    next_attempt: datetime | None
+    """Set while it backs off."""
+
+
 class Throughput(StatusModel):
     """Messages forwarded and dead-lettered in the last minutes: counts of equal spans of time, the oldest first."""
 
@@ -284,6 +297,8 @@ class WorkerStatus(StatusModel):
     not_ready: list[str]
     """Why /readyz answers 503: no pair works, and why: the sides that are faulted or unreachable. Empty: it answers
     200, because both sides of at least one pair are connected."""
+    spark: SparkStatus | None = None
+    """Null: the worker has not started yet."""
     ledger: str
     ledger_error: str | None
     paused: list[Pause]

@@ -33,6 +33,7 @@ from syphon import __version__
 from syphon.config import Config
 from syphon.model import SECONDS_BUCKETS, Durations, Extra
 from syphon.time_budget import EXPORTERS_END_WITHIN
+from syphon.worker import SparkState
 
 from . import metric_names
 from .metric_names import SYSTEM, Metric, MetricKind
@@ -253,6 +254,15 @@ class Telemetry:
     def _ledger_failing(self) -> Observations:
         yield int(self._observer.status.ledger_error is not None), {}
 
+    def _spark_state(self) -> Observations:
+        if (spark := self._observer.status.spark) is not None:
+            for state in SparkState:
+                yield int(state is spark.state), {"state": state.value}
+
+    def _spark_failing(self) -> Observations:
+        spark = self._observer.status.spark
+        yield int(spark is not None and spark.error is not None), {}
+
     def _started(self) -> Observations:
         yield self._observer.status.started.timestamp(), {}
 
@@ -297,6 +307,8 @@ _OBSERVED: dict[Metric, Callable[[Telemetry], Observations]] = {
     metric_names.SIDE_CONNECTED: Telemetry._side_connected,
     metric_names.PAIR_FAULTED: Telemetry._pair_faulted,
     metric_names.LEDGER_FAILING: Telemetry._ledger_failing,
+    metric_names.SPARK_STATE: Telemetry._spark_state,
+    metric_names.SPARK_FAILING: Telemetry._spark_failing,
     metric_names.STARTED: Telemetry._started,
 }
 

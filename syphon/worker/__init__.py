@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from .drain.result import waiting_destinations as waiting_destinations
     from .drain.whole_drain import Drain as Drain
     from .engine import Engine as Engine
+    from .engine import WorkerEngine as WorkerEngine
+    from .engine import engine_on_demand as engine_on_demand
     from .engine import running_engine as running_engine
     from .pair_worker import PairFault as PairFault
     from .pair_worker import PairWorker as PairWorker
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from .pauses import Pause as Pause
     from .pauses import Pauses as Pauses
     from .pauses import StateUnreadable as StateUnreadable
+    from .spark_lifecycle import SparkLifecycle as SparkLifecycle
+    from .spark_lifecycle import SparkState as SparkState
+    from .spark_lifecycle import SparkView as SparkView
     from .worker import Worker as Worker
 else:
     _MODULES = {
@@ -38,9 +43,10 @@ else:
         "drain.queue_state": ("DrainState",),
         "drain.result": ("DrainProgress", "DrainResult", "QueueProgress", "WaitingDestination", "waiting_destinations"),
         "drain.whole_drain": ("Drain",),
-        "engine": ("Engine", "running_engine"),
+        "engine": ("Engine", "WorkerEngine", "engine_on_demand", "running_engine"),
         "pair_worker": ("PairFault", "PairWorker"),
         "pauses": ("BY_THE_OPERATOR", "Pause", "Pauses", "StateUnreadable"),
+        "spark_lifecycle": ("SparkLifecycle", "SparkState", "SparkView"),
         "worker": ("Worker",),
     }
     __all__ = exported_names(_MODULES)

@@ -19,7 +19,7 @@ from syphon.config import PairSettings, PipelineSettings
 from syphon.control import ControlServer, HandOver
 from syphon.model import Faulted, SyphonError, duration
 from syphon.servicebus import RUNTIME, Administration, Pair, Runtime, SideFault, namespace_of
-from syphon.spark import JobResult, Jobs
+from syphon.spark import JobResult
 from syphon.time_budget import (
     BACKSTOP,
     DISPATCHER_TURN,
@@ -35,7 +35,7 @@ from syphon.transfer import DestinationBackoff, Listener, PumpOptions
 from .destination_backoffs import Backoffs
 from .dispatcher import Dispatcher, QueueWork
 from .pauses import Pauses
-from .slots import SlotBudget
+from .spark_lifecycle import SparkLifecycle
 
 log = logging.getLogger(__name__)
 
@@ -74,10 +74,9 @@ class PairWorker:
         self,
         settings: PairSettings,
         pipeline: PipelineSettings,
-        jobs: Jobs,
+        spark: SparkLifecycle,
         control_server: ControlServer,
         *,
-        budget: SlotBudget,
         stopping: threading.Event,
         makes_queues: bool,
         pauses: Pauses,
@@ -100,9 +99,9 @@ class PairWorker:
         self._dispatcher: Dispatcher | None = None
         self._failure: BaseException | None = None
         self._pipeline = pipeline
-        self._jobs = jobs
+        self.spark = spark
         self._control_server = control_server
-        self._budget = budget
+        self._budget = spark.budget
         self._stopping = stopping
         self._makes_queues = makes_queues
         self._pauses = pauses
@@ -193,7 +192,7 @@ class PairWorker:
     ) -> JobResult:
         lease = self._pipeline.lease / 1000 + BACKSTOP
         options = PumpOptions.for_pair(self.settings, lease=lease, linger=LINGER, most_outcomes=MOST_OUTCOMES)
-        return self._jobs.run(self.settings, queues, [options], backing_off, rate=self.settings.rate, job=job)
+        return self.spark.run(self.settings, queues, [options], backing_off, rate=self.settings.rate, job=job)
 
     def _serve(self) -> SideFault | None:
         """Turns the dispatcher until the pair faults, or until the worker stops: then it returns None."""

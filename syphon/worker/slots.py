@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -106,8 +106,8 @@ class RunningSlot:
 class SlotBudget:
     """How many slots may still start, and which pair ends one for a pair that has none. Thread-safe."""
 
-    def __init__(self, most: Callable[[], int]) -> None:
-        """`most` returns how many slots Spark runs at once. It is called when the first slot starts."""
+    def __init__(self, most: int = 0) -> None:
+        """`most` is how many slots Spark runs at once. None while it does not run."""
         self._most = most
         self._taken: Counter[str] = Counter()
         """The slots of each pair."""
@@ -139,7 +139,44 @@ class SlotBudget:
 
     @property
     def _free(self) -> int:
-        return self._most() - self._taken.total()
+        return self._most - self._taken.total()
+
+    # --- while Spark starts and stops --------------------------------------------------------------------------------
+
+    def open(self, most: int) -> None:
+        """Spark runs: so many slots may run at once."""
+        with self._lock:
+            self._most = most
+
+    def resize(self, most: int) -> None:
+        """Executors have joined or left. It opens nothing that is closed."""
+        with self._lock:
+            if self._most:
+                self._most = most
+
+    def close(self) -> None:
+        """Spark is lost: no slot starts. Those that run end by themselves."""
+        self.open(0)
+
+    def close_if_unused(self) -> bool:
+        """Closes unless a slot runs or a pair waits for one, in one step: no slot can start in between."""
+        with self._lock:
+            if self._taken.total() or self._waiting:
+                return False
+            self._most = 0
+            return True
+
+    @property
+    def running(self) -> int:
+        """How many slots run, or are about to."""
+        with self._lock:
+            return self._taken.total()
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether a pair with messages waits for a slot."""
+        with self._lock:
+            return bool(self._waiting)
 
     # --- pairs without a slot ------------------------------------------------------------------------------------
 

@@ -1,9 +1,9 @@
 """The worker: it listens to the backlog queues of its pairs and moves their messages until it is stopped.
 
 The worker supervises each pair separately: it closes a pair that faults and sets it up again later, and the others
-continue (C1 to C3). The worker ends when all pairs have faulted, or when Spark's JVM ends. To stop, the worker first
-stops listening; then slots forward or abandon the messages in flight; then both sides of every pair are closed. Each
-step has its share of the time (`Ending`).
+continue (C1 to C3). The worker ends when all pairs have faulted. To stop, the worker first stops listening; then slots
+forward or abandon the messages in flight; then both sides of every pair are closed. Each step has its share of the time
+(`Ending`).
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from syphon.config import Config
 from syphon.control import FAULTED, STOPPED, ControlServer, Ending, Step
 from syphon.model import Faulted, NotAuthorized, SyphonError, duration
 from syphon.servicebus import RUNTIME, Runtime
-from syphon.spark import Jobs, SparkWatch
 from syphon.time_budget import WORKER_TURN
 
 from .pair_worker import OpenPair, PairFault, PairWorker, open_pair
 from .pauses import Pauses
-from .slots import SlotBudget
+from .spark_lifecycle import SparkLifecycle
 
 log = logging.getLogger(__name__)
 
@@ -31,36 +30,33 @@ class Worker:
     def __init__(
         self,
         config: Config,
-        jobs: Jobs,
+        spark: SparkLifecycle,
         control_server: ControlServer,
         *,
         makes_queues: bool = True,
         pauses: Pauses | None = None,
         ending: Ending | None = None,
-        watch: SparkWatch | None = None,
         runtime: Runtime = RUNTIME,
         open_pair: OpenPair = open_pair,
     ) -> None:
-        """`ending` and `watch` belong to the engine: it stops after the worker, in the remaining time.
+        """`ending` belongs to the engine: it stops after the worker, in the remaining time.
 
         `runtime` and `open_pair` are for a simulation, which has its own (D18).
         """
         self._ending = ending or Ending()
-        self._watch = watch or SparkWatch(self._ending)
+        self.spark = spark
         self._runtime = runtime
         self._stopping = runtime.event()
         self._control_server = control_server
         self._reported: dict[str, PairFault] = {}
         """The last fault of each pair that was logged."""
         pauses = pauses or Pauses()
-        budget = SlotBudget(lambda: jobs.most_slots)
         self.pairs = [
             PairWorker(
                 pair,
                 config.pipeline,
-                jobs,
+                spark,
                 control_server,
-                budget=budget,
                 stopping=self._stopping,
                 makes_queues=makes_queues,
                 pauses=pauses,
@@ -72,7 +68,8 @@ class Worker:
         self.reload(config)
 
     def start(self) -> None:
-        """Starts to serve the pairs, each in its own threads."""
+        """Starts to serve the pairs, each in its own threads. Spark starts when the first of them has messages."""
+        self.spark.start()
         for pair in self.pairs:
             pair.start()
 
@@ -82,14 +79,12 @@ class Worker:
         while not self._stopping.is_set() and reason is None:
             turned()
             self._stopping.wait(WORKER_TURN)
+            self.spark.check()
             reason = (
-                self._watch.failure
+                self.spark.failure
                 or next(filter(None, (pair.failure for pair in self.pairs)), None)
                 or self._check_faults()
             )
-        if reason is not None and not isinstance(reason, Faulted):
-            # The watch knows more than the error of a Spark call whose JVM has died.
-            reason = self._watch.wait_for_failure() or reason
         return self._shut_down(reason, turned)
 
     def _check_faults(self) -> Faulted | None:
@@ -139,6 +134,7 @@ class Worker:
         self._ending.begin(STOPPED if reason is None else FAULTED)
         self._stopping.set()
         turned()
+        self.spark.end()
         self._control_server.stop_all()
         for pair in self.pairs:
             pair.silence()

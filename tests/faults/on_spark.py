@@ -19,6 +19,7 @@ from tests.faults.checker import Verdict
 from tests.faults.environment import PRIMARY, QUEUE, SECONDARY
 from tests.faults.messages import Input
 from tests.faults.scenario import Ending, Scenario, Summary, kill
+from tests.support.broken_java import BrokenJava
 from tests.support.processes import FAULTED_WITHIN, HAS_RECEIVED, STOPPED_WITHIN, Running, parent_of, python_workers
 from tests.support.spark_cluster import cluster
 from tests.support.waiting import eventually
@@ -410,29 +411,78 @@ class JvmKilled(OnDrain):
 
 
 class JvmKilledUnderWorker(OnRun):
-    """The same under a worker: it ends with 70, so that a service manager starts it again."""
+    """The same under a worker: it starts Spark again."""
 
-    number, title = 26, "Spark's JVM killed under a worker: exit 70"
-    code = ExitCode.FAULTED
+    number, title = 26, "Spark's JVM killed under a worker: it starts again"
 
     def inject(self, running: Running) -> None:
-        jvm = jvm_of(running)
-        running.end_begins()
-        os.kill(jvm, signal.SIGKILL)
+        os.kill(jvm_of(running), signal.SIGKILL)
 
     def has_taken_effect(self, running: Running) -> bool:
-        return running.process.poll() is not None
+        return running.said.count("Spark runs, after") > 1
 
     def end(self, running: Running) -> Summary | None:
-        code, _ = running.end()
-        assert code == self.code, f"exit code {code}: {running.said}"
-        running.check_end_took(FAULTED_WITHIN)
+        super().end(running)
         assert "Spark's JVM was killed by signal 9" in running.said, running.said
         assert "Traceback" not in running.said, running.said
         return None
 
     def extra_duplicates(self) -> int:
-        return IN_FLIGHT
+        return 2 * IN_FLIGHT
+
+
+class SparkDoesNotStart(OnRun):
+    """Its Java ends with an error, and is repaired later: messages wait meanwhile."""
+
+    number, title = 31, "Spark does not start, and later does"
+    from_the_start = True
+
+    def start(self) -> Running:
+        self.java = BrokenJava(self.site.folder)
+        config = self.site.config(pair={"rate": self.rate})
+        return self.site.start("run", "-c", str(config), environment=self.java.environment)
+
+    def inject(self, running: Running) -> None:
+        running.until("starting Spark again in 4 s")
+        assert self.site.moved() == 0
+        self.java.repair()
+
+    def has_taken_effect(self, running: Running) -> bool:
+        return self.site.moved() > 0
+
+
+class JvmKilledWhileStarting(OnRun):
+    number, title = 32, "Spark's JVM killed while it starts"
+    from_the_start = True
+
+    def inject(self, running: Running) -> None:
+        running.until("starting Spark")
+        for pid in eventually(lambda: javas_of(running), what=lambda: running.said):
+            end_process(pid)
+        running.until("starting Spark again in")
+
+    def has_taken_effect(self, running: Running) -> bool:
+        return self.site.moved() > 0
+
+
+class JvmKilledWhileStopping(OnRun):
+    """Messages that come then start it again."""
+
+    number, title = 33, "Spark's JVM killed while it stops"
+    loads_before = False
+
+    def start(self) -> Running:
+        config = self.site.config(pair={"rate": self.rate}, pipeline={"idle_shutdown": "1s"})
+        return self.site.worker(config=config)
+
+    def inject(self, running: Running) -> None:
+        jvm = jvm_of(running)
+        running.until("stopping Spark")
+        end_process(jvm)
+        self.before = self.site.moved()
+
+    def has_taken_effect(self, running: Running) -> bool:
+        return self.site.moved() > self.before
 
 
 class FreezesTheJvm(Scenario):
@@ -522,6 +572,11 @@ class Terminal:
 def jvm_of(running: Running) -> int:
     """The process id of the JVM of Spark's driver."""
     return next(pid for pid, command in running.descendants() if "SparkSubmit" in command)
+
+
+def javas_of(running: Running) -> list[int]:
+    """All its Java processes, Spark's launcher included."""
+    return [pid for pid, command in running.descendants() if "java" in command.partition(" ")[0]]
 
 
 def state_of(pid: int) -> str:

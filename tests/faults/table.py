@@ -5,7 +5,13 @@ from __future__ import annotations
 from types import ModuleType
 
 from tests.faults import on_spark, on_the_pump, over_websockets
-from tests.faults.on_spark import EndedBeforeCompletion, JvmFrozenUnderWorker, JvmKilled, StoppedMidBatch
+from tests.faults.on_spark import (
+    EndedBeforeCompletion,
+    JvmFrozenUnderWorker,
+    JvmKilled,
+    JvmKilledWhileStopping,
+    StoppedMidBatch,
+)
 from tests.faults.on_the_pump import (
     BadAliases,
     BatchRefused,
@@ -43,4 +49,5 @@ WITH_EVERY_CHANGE: set[tuple[type[Scenario], Ending]] = {
     (over_websockets.ResetDuringSend, Ending.CLEAN),
     (JvmKilled, Ending.CLEAN),
     (JvmFrozenUnderWorker, Ending.CLEAN),
+    (JvmKilledWhileStopping, Ending.CLEAN),
 }

@@ -20,7 +20,7 @@ from syphon.spark.jobs import JobResult
 from syphon.spark.task import Slot
 from syphon.transfer import Pump
 
-from .incident import FAILOVER, OPERATION_TIMEOUT, PING, Incident, Kind, Mode, SimulatedMessage
+from .incident import FAILOVER, OPERATION_TIMEOUT, PING, SPARK_STOPS, Incident, Kind, Mode, SimulatedMessage
 
 LONGEST_PAUSE = 120.0
 REJECTING = 35.0
@@ -412,11 +412,12 @@ class Checker:
         incident = self.incident
         if not incident.faults:
             # What comes into a queue that a drain has found empty may have to wait for the next drain.
-            return (2 if incident.mode is Mode.DRAIN else 1) * (UNDISTURBED + self._opening_links())
+            undisturbed = (2 if incident.mode is Mode.DRAIN else 1) * (UNDISTURBED + self._opening_links())
+            return undisturbed + self._starting_spark()
         if incident.mode is not Mode.PUMP:
             set_up = LONGEST_SET_UP_PAUSE if incident.mode is Mode.PAIRS and incident.ends_the_pair else 0.0
             ordered = LONGEST_PAUSE + 2 * incident.lock if incident.keeps_order else 0.0
-            return set_up + ordered + LONGEST_PAUSE + 3 * incident.lock + 30.0
+            return set_up + ordered + LONGEST_PAUSE + 3 * incident.lock + 30.0 + self._starting_spark()
         if incident.keeps_order:  # a message may wait for one that waits
             return 2 * LONGEST_PAUSE + 4 * incident.lock + 30.0
         longest = max((min(fault.lasts, 60.0) for fault in incident.faults), default=0.0)
@@ -426,6 +427,11 @@ class Checker:
         if len(incident.faults) > 1 and any(fault.makes_a_long_pause for fault in incident.faults):
             pause = LONGEST_PAUSE  # failures before it, of another kind, have doubled it several times (S9)
         return pause + 2 * incident.lock + 30.0
+
+    def _starting_spark(self) -> float:
+        """Seconds until Spark runs that was about to stop."""
+        starts = self.incident.spark_starts_within
+        return SPARK_STOPS + starts if starts else 0.0
 
     def _opening_links(self) -> float:
         """Seconds for opening links, if there are fewer than destinations: each window has messages for all of them."""

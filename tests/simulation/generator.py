@@ -12,6 +12,7 @@ from .incident import (
     EVERYTHING,
     OF_CONTROL,
     OF_SPARK,
+    OF_THE_JVM,
     PAIRS,
     Elsewhere,
     Incident,
@@ -27,7 +28,7 @@ from .network import GIVE_UP_AFTER
 
 OF_THE_WORKER = (*OF_SPARK, *OF_CONTROL, Kind.KEY_REFUSED)
 """Faults that a pump alone does not have."""
-WITH_OWN_GENERATORS = (Kind.ORDER, Kind.FOREIGN, Kind.FRAGMENT, Kind.GONE, Kind.KNOWN_ID)
+WITH_OWN_GENERATORS = (Kind.ORDER, Kind.FOREIGN, Kind.FRAGMENT, Kind.GONE, Kind.KNOWN_ID, *OF_THE_JVM)
 OF_THE_PUMP = tuple(kind for kind in Kind if kind not in (*OF_THE_WORKER, *WITH_OWN_GENERATORS))
 SIDES = ("contoso", "contoso-dr")
 BROKER_FAULTS: tuple[tuple[str, str, str, str], ...] = (
@@ -181,12 +182,17 @@ def _of_pairs(seed: int, rng: random.Random) -> Incident:
     if rng.random() < 0.2:
         kinds = (Kind.SLOT_KILLED, Kind.CRASH, Kind.STOPPED, Kind.JOB_GIVEN_UP, Kind.REPORTS_LATE, Kind.SPARK_FULL)
         faults.append(_fault(rng, kinds, destinations, messages))
+    of_spark = random.Random(f"Spark {seed}")  # of its own: the rest of an incident stays as it was
+    if of_spark.random() < 0.3:
+        at, lasts = span * of_spark.random(), of_spark.choice((5.0, 60.0))
+        faults.append(SimulatedFault(of_spark.choice(OF_THE_JVM), at, lasts))
     return Incident(
         seed,
         destinations,
         messages,
         tuple(faults),
         mode=Mode.PAIRS,
+        spark_starts_within=of_spark.choice((3.0, 8.0, 30.0)),
         queues=queues,
         slots=rng.choice((1, 2, 3)),
         lock=60.0,

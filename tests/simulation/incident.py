@@ -62,6 +62,8 @@ class Kind(StrEnum):
     JOB_GIVEN_UP = "Spark gives up its jobs"
     SPARK_FULL = "Spark has no place"
     ROWS_LATE = "rows come late"
+    SPARK_LOST = "Spark's JVM is killed"
+    SPARK_REFUSES = "Spark does not start"
     REPORTS_LOST = "reports are lost"
     ANSWERS_LOST = "orders are lost"
     REPORTS_LATE = "reports are late"
@@ -79,8 +81,12 @@ OPERATION_TIMEOUT, FAILOVER, PING = 10.0, 10.0, 15.0
 """Seconds, in the settings of all senders."""
 HELD_UP = 2.0
 """Seconds for which a slow network holds up every byte, and a broker that delays operations each of them."""
+SPARK_STOPS = 1.5
+"""Seconds until Spark has stopped."""
 OF_THE_PROCESS = (Kind.CRASH, Kind.PAUSE)
 OF_SPARK = (Kind.SLOT_KILLED, Kind.SLOT_LOST, Kind.JOB_GIVEN_UP, Kind.SPARK_FULL, Kind.ROWS_LATE, Kind.STOPPED)
+OF_THE_JVM = (Kind.SPARK_LOST, Kind.SPARK_REFUSES)
+"""Only where the product's own lifecycle starts and stops Spark: in the incidents of pairs."""
 OF_CONTROL = (Kind.REPORTS_LOST, Kind.ANSWERS_LOST, Kind.REPORTS_LATE)
 THAT_END_A_PAIR = (Kind.KEY_REFUSED, Kind.GONE)
 """A pair with such a fault cannot be used (C3). All others are outages, however long they last."""
@@ -142,7 +148,7 @@ class SimulatedFault:
 
     def is_of(self, pair: str) -> bool:
         """Whether it concerns a pair: it strikes one of its namespaces, or the worker of all pairs."""
-        is_shared = self.kind in (*OF_THE_PROCESS, *OF_SPARK, *OF_CONTROL)
+        is_shared = self.kind in (*OF_THE_PROCESS, *OF_SPARK, *OF_THE_JVM, *OF_CONTROL)
         return is_shared or self.side in (pair, secondary_of(pair))
 
     def __str__(self) -> str:
@@ -243,6 +249,8 @@ class Incident:
     """They have equal queues and destinations, and share the slots."""
     keeps_order: bool = False
     """No message may overtake an earlier one of its session."""
+    spark_starts_within: float = 0.0
+    """Seconds that Spark takes to start, as often as a worker of pairs needs it."""
     replays: ReplayPlan | None = None
     """The messages are dead letters, and this is what is done with them."""
 

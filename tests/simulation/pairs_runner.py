@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,12 +10,12 @@ from syphon.backlog import queue_names
 from syphon.config import Config, PairSettings, PipelineSettings
 from syphon.control import Ending
 from syphon.control.protocol import HandOver
+from syphon.model import SyphonError
 from syphon.servicebus import Pair
-from syphon.spark import SparkWatch
 from syphon.spark.jobs import JobResult
 from syphon.time_budget import NOTICING_PAUSE
 from syphon.transfer import DestinationBackoff, PumpOptions
-from syphon.worker import Worker
+from syphon.worker import SparkLifecycle, Worker
 
 from .connections import simulated_namespace
 from .control import SimulatedControl
@@ -27,29 +28,54 @@ if TYPE_CHECKING:
     from .world import World
 
 
+IDLE_SHUTDOWN = 3.0
+"""Seconds without a job after which Spark stops: short, so that it starts several times in an incident."""
+
+
 def backlog_queues(pair: str, count: int) -> tuple[str, ...]:
     return tuple(queue_names(pair_settings(pair, count)))
 
 
-class WorkerJobs:
-    """Jobs on a simulated Spark: as much of `Jobs` as a worker uses."""
+class WorkerSpark:
+    """Starts the simulated Spark for the product's own lifecycle, and runs jobs on it."""
+
+    is_ours = True
 
     def __init__(self, spark: SimulatedSpark, window: int) -> None:
         self._spark = spark
         self._window = window
-        self.most_slots = spark.most_slots
+
+    def start(self) -> WorkerSpark:
+        self._spark.start()
+        return self
+
+    def kill(self) -> None:
+        """The end of the simulated process ends a start."""
+
+    def stop(self) -> None:
+        self._spark.stop()
+
+    @property
+    def most_slots(self) -> int:
+        return self._spark.most_slots
+
+    @property
+    def failure(self) -> SyphonError | None:
+        return self._spark.failure
 
     def run(
         self,
         pair: PairSettings,
-        queues: tuple[HandOver, ...],
-        options: list[PumpOptions],
-        backing_off: tuple[DestinationBackoff, ...],
+        queues: Sequence[HandOver],
+        options: Sequence[PumpOptions],
+        backing_off: Sequence[DestinationBackoff] = (),
         *,
-        rate: float | None,
-        job: str,
+        rate: float | None = None,
+        job: str = "",
     ) -> JobResult:
-        return self._spark.run(queues, [replace(each, window=self._window) for each in options], backing_off, job, pair)
+        return self._spark.run(
+            tuple(queues), [replace(each, window=self._window) for each in options], tuple(backing_off), job, pair
+        )
 
 
 class WorkerOfPairs:
@@ -70,11 +96,10 @@ class WorkerOfPairs:
         )
         self._worker = Worker(
             config,
-            WorkerJobs(self.spark, incident.window),  # type: ignore[arg-type]  # as much of `Jobs` as a worker uses
+            SparkLifecycle(WorkerSpark(self.spark, incident.window), IDLE_SHUTDOWN, runtime=process.runtime),
             self.control,  # type: ignore[arg-type]  # the control of slots, without HTTP
             makes_queues=False,
             ending=ending,
-            watch=SparkWatch(ending, ends_process=False),
             runtime=process.runtime,
             open_pair=self._open,
         )

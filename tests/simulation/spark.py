@@ -12,7 +12,7 @@ from syphon.config import PairSettings
 from syphon.config.pairs import SideSettings
 from syphon.control.protocol import ControlAddress, HandOver
 from syphon.control.reporter import DriverUnreachable
-from syphon.model import Outcome
+from syphon.model import Outcome, SyphonError
 from syphon.servicebus import Pair
 from syphon.spark.jobs import JobResult
 from syphon.spark.task import Slot, SlotAssignment
@@ -20,7 +20,7 @@ from syphon.transfer import DestinationBackoff, Pump, PumpOptions
 
 from .connections import simulated_namespace
 from .control import SimulatedControl, SimulatedControlClient
-from .incident import PAIRS, Kind, SimulatedFault, secondary_of
+from .incident import PAIRS, SPARK_STOPS, Kind, SimulatedFault, secondary_of
 from .pump_runner import holds, next_look
 from .threads import SimulatedEvent, SimulatedProcess
 
@@ -114,8 +114,31 @@ class SimulatedSpark:
         self.rows_delay = 0.0
         self._running = 0
         """How many jobs run."""
+        self.failure: SyphonError | None = None
+        """Why it is lost."""
+        self.refuses = False
+        """Whether it does not start."""
+        self._killed = 0
+        """How often its JVM was killed."""
+        self._is_stopped = False
         self.most_slots = world.incident.slots
         """How many tasks run at once; the name is the product's (`Jobs.most_slots`)."""
+
+    def start(self) -> None:
+        """Starts as late as Spark does, or not at all."""
+        killed = self._killed
+        self._sleep(self.world.incident.spark_starts_within)
+        if self.refuses or self._killed > killed:
+            self.world.note("Spark not started", "")
+            raise SyphonError("Spark could not be started.")
+        self.world.note("Spark started", "")
+        self.failure, self._is_stopped = None, False
+
+    def stop(self) -> None:
+        """Takes its time to stop."""
+        self.world.note("Spark stops", "")
+        self._is_stopped = True
+        self._sleep(SPARK_STOPS)
 
     def run(
         self,
@@ -126,6 +149,10 @@ class SimulatedSpark:
         pair: PairSettings = PAIR,
     ) -> JobResult:
         """Runs a job until all its slots have ended, as `Jobs.run` does."""
+        if self.failure is not None:
+            return JobResult((), str(self.failure))
+        if self._is_stopped:
+            self.world.checkers[pair.name].fail("a job began, and Spark had been stopped")
         self._running += 1
         self.world.checker.jobs_running(self._running)
         self.control.open_job(job, queues)
@@ -192,6 +219,12 @@ class SimulatedSpark:
         if self.attempts:
             self.attempts[0].fail("ExecutorLostFailure: heartbeat timed out")
 
+    def lose(self) -> None:
+        """Its JVM is killed, also one that is starting. Its tasks end with it."""
+        self._killed += 1
+        self.failure = SyphonError("Spark's JVM was killed by signal 9 (SIGKILL).")
+        self.give_up()
+
     def give_up(self) -> None:
         """Gives up every job that runs. Its tasks end with it."""
         for attempt in list(self.attempts):
@@ -215,6 +248,11 @@ def strike_spark(spark: SimulatedSpark, fault: SimulatedFault) -> bool:
     elif kind is Kind.ROWS_LATE:
         spark.rows_delay = fault.lasts
         time.call_later(fault.lasts, setattr, spark, "rows_delay", 0.0)
+    elif kind is Kind.SPARK_LOST:
+        spark.lose()
+    elif kind is Kind.SPARK_REFUSES:
+        spark.refuses = True
+        time.call_later(fault.lasts, setattr, spark, "refuses", False)
     else:
         return False
     return True

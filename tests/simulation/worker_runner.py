@@ -64,7 +64,7 @@ class SimulatedWorker:
             self.control,
             run_job=self._run_job,
             backoffs=self.backoffs,
-            budget=SlotBudget(lambda: incident.slots),
+            budget=SlotBudget(incident.slots),
             lease=self.lease,
             is_paused=lambda _: False,
             background=self._in_the_background,

@@ -41,6 +41,7 @@ from .incident import (
     HELD_UP,
     OF_CONTROL,
     OF_SPARK,
+    OF_THE_JVM,
     PAIRS,
     Incident,
     Kind,
@@ -367,7 +368,7 @@ class World:
         if kind is Kind.PAUSE:
             self.runner.stand_still(fault.lasts)
             return None
-        if kind in OF_SPARK:
+        if kind in (*OF_SPARK, *OF_THE_JVM):
             self.runner.strike(fault)
             return None
         if kind in OF_CONTROL:

@@ -93,6 +93,7 @@ RELATIONS = (
     Relation(("DRIVER_SILENCE", "default lease / 3"), "A slot without a driver ends long before its lease"),
     Relation(("DRAIN_QUIET", "LINGER", "SHORT_LEASE", "default lease"), "A slot ends idle or makes room in its lease"),
     Relation(("SPARK_CHECK_EVERY", "JVM_IS_GONE_WITHIN"), "A lost JVM is told from a failed job"),
+    Relation(("JOB_SETTLES_WITHIN", "LOST_JOBS_END_WITHIN / 3"), "The jobs of a lost Spark are on record in time"),
     Relation(("LISTENER_TICK", "HUNG_AFTER / 3"), "No healthy loop counts as hung"),
     Relation(
         ("3 × LEDGER_KEEP_ALIVE_EVERY", "silence after which a report calls a job dead"), "A job that waits is open"

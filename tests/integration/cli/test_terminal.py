@@ -27,7 +27,7 @@ WITHIN = 120.0
 
 @pytest.mark.parametrize(("columns", "lines"), [(80, 24), (200, 50)])
 def test_a_report_breaks_no_word(tmp_path: Path, columns: int, lines: int) -> None:
-    ledger_incident.put_on_record(Ledger(None, f"file:{tmp_path}/ledger"))  # type: ignore[arg-type]
+    ledger_incident.put_on_record(Ledger(None, f"file:{tmp_path}/ledger"))
     with terminal([*SYPHON, "report", "--ledger", f"{tmp_path}/ledger"], columns, lines, tmp_path) as shown:
         assert shown.wait(WITHIN) == ExitCode.LEFT, shown.text
         words = shown.text.split()

@@ -33,7 +33,7 @@ def mounted(spark: SparkSession, folder: Path) -> str:
 @pytest.fixture(params=["local", "hadoop"])
 def files(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> LedgerFiles:
     path = f"file://{tmp_path}" if request.param == "local" else mounted(spark, tmp_path)
-    found = ledger_files(spark, path)
+    found = ledger_files(lambda: spark, path)
     assert isinstance(found, LocalFiles if request.param == "local" else HadoopFiles)
     return found
 
@@ -77,11 +77,11 @@ def test_a_file_that_cannot_be_put_is_an_error_of_the_system(files: LedgerFiles,
 
 
 def test_a_path_without_a_scheme_is_where_spark_looks_for_it(spark: SparkSession, tmp_path: Path) -> None:
-    assert isinstance(ledger_files(spark, str(tmp_path)), LocalFiles)
+    assert isinstance(ledger_files(lambda: spark, str(tmp_path)), LocalFiles)
     settings = spark._jsc.hadoopConfiguration()
     settings.set("fs.defaultFS", "viewfs://elsewhere/")
     try:
-        assert isinstance(ledger_files(spark, str(tmp_path)), HadoopFiles)
+        assert isinstance(ledger_files(lambda: spark, str(tmp_path)), HadoopFiles)
     finally:
         settings.set("fs.defaultFS", "file:///")
 

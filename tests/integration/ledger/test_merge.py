@@ -101,7 +101,7 @@ def test_a_merge_between_the_looks_of_a_reader_hides_no_row_and_doubles_none(
 def test_files_are_merged_when_they_are_many_or_much_or_old(tmp_path: Path) -> None:
     now = 0.0
     files = LocalFiles(str(tmp_path))
-    ledger = Ledger(None, f"file:{tmp_path}")  # type: ignore[arg-type]
+    ledger = Ledger(None, f"file:{tmp_path}")
     merger = Merger(files, lambda: now)
 
     def add(count: int, size: int | None = None) -> None:

@@ -381,7 +381,7 @@ def test_files_that_are_merged_while_the_report_reads_are_read_again(spark: Spar
 def test_files_that_are_merged_while_this_process_reads_are_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger = Ledger(None, f"file:{tmp_path}")  # type: ignore[arg-type]
+    ledger = Ledger(None, f"file:{tmp_path}")
     record(ledger, [outcome(1)])
     record(ledger, [outcome(2)])
     opened = pq.ParquetFile

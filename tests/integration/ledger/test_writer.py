@@ -53,7 +53,7 @@ def files(tmp_path: Path) -> Faulty:
 
 @pytest.fixture
 def ledger(files: Faulty, tmp_path: Path) -> Ledger:
-    found = Ledger(None, f"file:{tmp_path}")  # type: ignore[arg-type]
+    found = Ledger(None, f"file:{tmp_path}")
     found.files = files
     return found
 
@@ -323,7 +323,7 @@ class Slow(Ledger):
     """A ledger whose disk lets one file of attempts through at a time."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(None, f"file:{path}")  # type: ignore[arg-type]
+        super().__init__(None, f"file:{path}")
         self.free = threading.Semaphore(0)
 
     def put_attempts(self, name: str, attempts: Sequence[Attempt]) -> StoredFile:

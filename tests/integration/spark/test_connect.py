@@ -237,7 +237,7 @@ from syphon.ledger.filesystems import ReadOnlyFiles
 
 spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
 ledger = Ledger(spark, sys.argv[2])
-ledger.__dict__["files"] = ReadOnlyFiles(spark, sys.argv[2])
+ledger.__dict__["files"] = ReadOnlyFiles(lambda: spark, sys.argv[2])
 print(query_report(SparkReader(ledger)).verdict)
 """
 

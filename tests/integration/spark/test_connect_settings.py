@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from syphon.config import PipelineSettings, config_from
-from syphon.control.shutdown_budget import Ending
 from syphon.spark.classic import SparkNotStarted
 from syphon.spark.connect import ConnectWatch, _with_parameter, endpoint_of, warn_of_plain_connection
 from syphon.spark.session_access import shown_master
@@ -111,7 +110,7 @@ class Session:
 @contextmanager
 def watched(endpoint: tuple[str, int] | None) -> Iterator[tuple[Any, ConnectWatch]]:
     session: Any = Session()
-    watch = ConnectWatch(session, endpoint, Ending(), ends_process=False)
+    watch = ConnectWatch(session, endpoint)
     watch.start()
     try:
         yield session, watch

@@ -10,18 +10,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from syphon.control.shutdown_budget import Ending
 from syphon.spark.classic import JvmWatch
 
 HANGS = """
 import subprocess, sys, time
 from syphon.control.shutdown_budget import Ending, Shares
 from syphon.spark.classic import JvmWatch
+from syphon.spark.session_access import EndingGuard
 jvm = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 print(jvm.pid, flush=True)
 ending = Ending()
-watch = JvmWatch(jvm, ending)
-watch.start()
+guard = EndingGuard(ending, JvmWatch(jvm).kill)
+guard.start()
 ending.begin(Shares(0, 0, 0, 0))
 ending.exit_code = 7
 time.sleep(600)
@@ -38,11 +38,11 @@ def jvm() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_a_jvm_that_runs_is_no_failure(jvm: subprocess.Popen[bytes]) -> None:
-    assert JvmWatch(jvm, Ending()).failure is None
+    assert JvmWatch(jvm).failure is None
 
 
 def test_the_end_of_the_jvm_is_said_with_its_reason_and_the_consequence(jvm: subprocess.Popen[bytes]) -> None:
-    watch = JvmWatch(jvm, Ending())
+    watch = JvmWatch(jvm)
     jvm.send_signal(signal.SIGKILL)
     lost = watch.wait_for_failure(60)
     assert lost is not None
@@ -51,7 +51,7 @@ def test_the_end_of_the_jvm_is_said_with_its_reason_and_the_consequence(jvm: sub
 
 
 def test_a_jvm_that_is_ended_on_purpose_is_no_failure(jvm: subprocess.Popen[bytes]) -> None:
-    watch = JvmWatch(jvm, Ending())
+    watch = JvmWatch(jvm)
     watch.stop()
     jvm.kill()
     jvm.wait()
@@ -59,7 +59,7 @@ def test_a_jvm_that_is_ended_on_purpose_is_no_failure(jvm: subprocess.Popen[byte
 
 
 def test_without_a_jvm_of_our_own_there_is_nothing_to_watch() -> None:
-    assert JvmWatch(None, Ending()).wait_for_failure(60) is None
+    assert JvmWatch(None).wait_for_failure(60) is None
 
 
 def test_an_ending_that_hangs_is_cut_short_and_takes_the_jvm_with_it() -> None:

@@ -18,9 +18,11 @@ from syphon.status.snapshot import (
     Severity,
     SideState,
     SideStatus,
+    SparkStatus,
     StatusTotals,
     WorkerState,
 )
+from syphon.worker import SparkState
 
 NOW = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
 NOTHING = StatusTotals(**dict.fromkeys(StatusTotals.model_fields, 0))
@@ -219,7 +221,7 @@ def test_many_missing_destinations_are_one_problem_and_so_are_queues_with_one_ca
 
 def test_a_worker_that_starts_or_has_nothing_to_do_has_no_problem() -> None:
     assert problems([pair()], None, NOW) == []
-    starting = side(False, SideState.STARTING, "starting: Spark is not up yet")
+    starting = side(False, SideState.STARTING, "starting: the worker is not up yet")
     assert problems([pair(primary=starting, secondary=starting)], None, NOW) == []
 
 
@@ -276,3 +278,17 @@ def test_while_some_destinations_accept_messages_not_everything_is_blocked() -> 
     """Only the messages of the full one are left: those for the others have gone."""
     found = outlook(WorkerState.WORKING, [pair(queues=[queue(left=7_220)], destinations=[FULL, OPEN])], NOW)
     assert found.flow is MessageFlow.PARTLY_BLOCKED
+
+
+def test_a_spark_that_does_not_start_blocks_everything_and_is_named_once() -> None:  # X8
+    why = "Spark could not be started on local[2]: no memory"
+    spark = SparkStatus(
+        state=SparkState.BACKING_OFF, since=NOW, error=why, failing_since=NOW, next_attempt=NOW + timedelta(seconds=8)
+    )
+    waits = [pair(queues=[queue(state=BacklogQueueState.TROUBLED, reason=why), queue(1)])]
+    assert outlook(WorkerState.WORKING, waits, NOW, spark).flow is MessageFlow.BLOCKED
+    (problem,) = problems(waits, None, NOW, spark)
+    assert problem.severity is Severity.CRITICAL
+    assert why in problem.text
+    assert "Next attempt at" in problem.remedy
+    assert outlook(WorkerState.WORKING, [pair()], NOW, spark).flow is MessageFlow.IDLE

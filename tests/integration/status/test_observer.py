@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -25,7 +24,6 @@ from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSetti
 from syphon.ledger.ledger import Ledger
 from syphon.ledger.writer import LedgerWriter
 from syphon.model.outcomes import DestinationStats, QueueKey, Stats
-from syphon.spark.jobs import Jobs
 from syphon.status.backlog_counts import BacklogCount, BacklogCounts, QueueActivity
 from syphon.status.logs import RecentEvents
 from syphon.status.observer import Observer
@@ -43,6 +41,7 @@ from syphon.transfer import DestinationBackoff, WaitingMessages
 from syphon.worker.pair_worker import PairWorker
 from syphon.worker.pauses import Pause, Pauses
 from syphon.worker.worker import Worker
+from tests.support.stub_spark import spark_that_runs
 from tests.support.waiting import eventually
 
 QUEUE = "contoso/x-servicebus-transfer/0"
@@ -88,8 +87,7 @@ def scene(emulator: BackgroundEmulator) -> Iterator[Scene]:
     with ControlServer(pauses=pauses) as control_server:
         spark = cast(Any, None)
         ledger_writer = LedgerWriter(Ledger(spark, "nowhere"))
-        jobs = cast(Jobs, SimpleNamespace(most_slots=1))  # no message comes, so no job runs
-        worker = Worker(config, jobs, control_server, pauses=pauses)
+        worker = Worker(config, spark_that_runs(), control_server, pauses=pauses)
         found = Scene(emulator, worker, cast(Any, None), pauses)
         found.observer = Observer(config, pauses, RecentEvents(), now=lambda: time.monotonic() + found.later)
         found.observer.attach(worker, control_server, ledger_writer)

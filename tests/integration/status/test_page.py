@@ -83,12 +83,12 @@ REFUSED = status(
 )
 STARTING = status(
     pair(
-        primary=side(False, SideState.STARTING, "starting: Spark is not up yet"),
-        secondary=side(False, SideState.STARTING, "starting: Spark is not up yet"),
+        primary=side(False, SideState.STARTING, "starting: the worker is not up yet"),
+        secondary=side(False, SideState.STARTING, "starting: the worker is not up yet"),
         queues=[queue(number, state=BacklogQueueState.STARTING, reason="not yet") for number in range(10)],
     ),
     state=WorkerState.STARTING,
-    not_ready=["starting: Spark is not up yet"],
+    not_ready=["starting: the worker is not up yet"],
 )
 
 
@@ -213,7 +213,7 @@ def test_a_worker_that_starts_normally_shows_no_problem(show: Show, size: tuple[
     shown = show(STARTING, size)
     assert shown.page.locator("#state").inner_text() == "starting"
     assert (shown.pills("bad"), shown.pills("warn"), shown.page.locator(".problem").count()) == ([], [], 0)
-    assert "Spark is not up yet" in shown.page.locator("#version").inner_text()
+    assert "the worker is not up yet" in shown.page.locator("#version").inner_text()
 
 
 @both_sizes

@@ -63,14 +63,14 @@ def test_status_keeps_its_contract_and_names_every_pair_before_there_is_a_worker
 def test_while_it_starts_health_is_green_and_readiness_says_that_it_starts(local: Served) -> None:
     health, ready = local.ask("/healthz"), local.ask("/readyz")
     assert (health.status, health.body) == (200, "ok\n")
-    assert (ready.status, ready.body) == (503, "starting: Spark is not up yet\n")
+    assert (ready.status, ready.body) == (503, "starting: the worker is not up yet\n")
 
 
 def test_health_reports_a_start_that_hangs(local: Served) -> None:
     began = local.observer._now()
     local.observer._now = lambda: began + STARTS_WITHIN + 1
     health = local.ask("/healthz")
-    assert (health.status, health.body.partition(" after")[0]) == (503, "starting: Spark is not up")
+    assert (health.status, health.body.partition(" after")[0]) == (503, "starting: the worker is not up")
 
 
 def test_metrics_are_prometheus_text(local: Served) -> None:

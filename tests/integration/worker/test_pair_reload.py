@@ -9,8 +9,8 @@ from syphon.config import Config, PairSettings
 from syphon.transfer import DestinationBackoff
 from syphon.worker.pair_worker import PairWorker
 from syphon.worker.pauses import Pauses
-from syphon.worker.slots import SlotBudget
 from tests.integration.transfer.conftest import BACKLOG, TwoNamespaces, aliased, emulator_with_backlog
+from tests.support.stub_spark import spark_that_runs
 
 
 def settings(namespaces: TwoNamespaces, **renames: str) -> Config:
@@ -40,9 +40,8 @@ def test_a_rename_reaches_messages_that_the_listener_has_already_scanned() -> No
         worker = PairWorker(
             pair_of(before),
             before.pipeline,
+            spark_that_runs(),
             no_spark,
-            no_spark,
-            budget=SlotBudget(lambda: 1),
             stopping=threading.Event(),
             makes_queues=False,
             pauses=Pauses(),

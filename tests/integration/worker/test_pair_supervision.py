@@ -32,6 +32,7 @@ from syphon.worker import pair_worker
 from syphon.worker.pair_worker import PairWorker
 from syphon.worker.pauses import Pauses
 from syphon.worker.worker import Worker
+from tests.support.stub_spark import StubSpark, spark_that_runs
 from tests.support.waiting import eventually
 
 WRONG = "d3Jvbmc="
@@ -39,8 +40,6 @@ WRONG = "d3Jvbmc="
 
 class SlotsInThreads:
     """Runs the slots of jobs without Spark, in the thread of the job."""
-
-    most_slots = 2
 
     def __init__(self, control: ControlServer) -> None:
         self._control = control
@@ -158,7 +157,7 @@ def scene(
         config = load_config(file)
         with ControlServer() as control:
             slots = SlotsInThreads(control)
-            worker = Worker(config, cast(Any, slots), control, makes_queues=makes_queues)
+            worker = Worker(config, spark_that_runs(slots.run), control, makes_queues=makes_queues)
             observer = Observer(config, Pauses(), RecentEvents())
             observer.attach(worker, control, LedgerWriter(Ledger(cast(Any, None), "nowhere")))
             made = Scene(emulator, folder, config, worker, slots, observer)
@@ -342,7 +341,8 @@ def test_a_pair_that_waited_for_a_slot_does_not_keep_one_from_others_when_it_fau
         pair, listener = found.pair("two"), found.pair("two").listener
         assert listener is not None
         budget = pair._budget
-        assert all(budget.take("one") for _ in range(SlotsInThreads.most_slots))
+        budget.open(StubSpark.most_slots)  # as if Spark ran
+        assert all(budget.take("one") for _ in range(StubSpark.most_slots))
         found.put("two", "a")
         eventually(lambda: "two" in budget._waiting)
         listener.pair.primary.fault(NotAuthorized("The key was revoked."))

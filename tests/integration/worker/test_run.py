@@ -287,19 +287,6 @@ def test_credentials_that_are_refused_while_it_works_end_the_worker(pair: Emulat
     assert set(pair.arrived("orders") + pair.in_backlog(0)) == {f"m{number}" for number in range(500)}
 
 
-def test_a_jvm_that_is_killed_ends_an_idle_worker_with_one_line(pair: EmulatedPair) -> None:  # X9
-    worker = pair.worker()
-    jvm = next(pid for pid, command in worker.descendants() if "SparkSubmit" in command)
-    worker.end_begins()
-    os.kill(jvm, signal.SIGKILL)
-    code, _ = worker.end()
-    assert code == 70, worker.said
-    worker.check_end_took(FAULTED_WITHIN)
-    assert worker.lines[-1].endswith("Restart syphon."), worker.said
-    assert "Spark's JVM was killed by signal 9 (SIGKILL)" in worker.lines[-1]
-    assert "Traceback" not in worker.said
-
-
 def test_a_second_signal_leaves_at_once_and_loses_nothing(pair: EmulatedPair) -> None:
     pair.put([aliased(number, "orders") for number in range(500)])
     worker = pair.worker(config=pair.config(pair={"rate": 20}))

@@ -119,7 +119,7 @@ class Scene:
         self.results = dict[str, JobResult | Exception]()
         self.jobs = list[Running]()
         self.background = dict[str, Callable[[], None]]()
-        self.budget = SlotBudget(lambda: most_slots)
+        self.budget = SlotBudget(most_slots)
         self.backoffs = Backoffs("contoso", now=lambda: self.now)
         self._starting = list[Callable[[], None]]()
         self.dispatcher = Dispatcher(

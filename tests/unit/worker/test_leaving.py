@@ -25,6 +25,7 @@ from syphon.worker.drain.whole_drain import Drain
 from syphon.worker.engine import Engine
 from syphon.worker.pair_worker import PairFault, PairWorker
 from syphon.worker.worker import Worker
+from tests.support.stub_spark import spark_that_runs
 from tests.unit.worker.test_pair_drain import PAIR
 
 QUEUE = QueueName("contoso/x-servicebus-transfer/0")
@@ -56,8 +57,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 class Watch(SparkWatch):
     """Finds Spark lost from the look with this number on."""
 
-    def __init__(self, ending: Ending, lost_at: float = inf) -> None:
-        super().__init__(ending, ends_process=False)
+    def __init__(self, lost_at: float = inf) -> None:
+        super().__init__()
         self.looks, self.lost_at = 0, lost_at
 
     @property
@@ -111,15 +112,12 @@ class MovingRuntime(Runtime):
         return MovingEvent(self._clock)
 
 
-def worker_of(pair: StubPair, clock: Clock, lost_at: float = inf) -> Worker:
-    jobs, ending = cast(Any, SimpleNamespace(most_slots=1)), Ending(clock.monotonic)
-    watch = Watch(ending, lost_at)
+def worker_of(pair: StubPair, clock: Clock) -> Worker:
     worker = Worker(
         Config(pairs=[PAIR]),
-        jobs,
+        spark_that_runs(),
         cast(ControlServer, SlotControl()),
-        ending=ending,
-        watch=watch,
+        ending=Ending(clock.monotonic),
         runtime=MovingRuntime(clock),
     )
     worker.pairs = [cast(PairWorker, pair)]
@@ -159,10 +157,12 @@ def test_a_worker_whose_slots_have_ended_leaves_at_once(clock: Clock) -> None:
     assert pair.silenced == pair.stopped == 0.0
 
 
-def test_an_idle_worker_leaves_in_the_turn_in_which_the_jvm_is_found_gone(clock: Clock) -> None:  # X9
+def test_a_worker_leaves_in_the_turn_in_which_it_cannot_recover_from_the_loss_of_spark(clock: Clock) -> None:  # X9
     pair = StubPair(clock, is_working=False)
-    assert worker_of(pair, clock, lost_at=3).run() is LOST
-    assert pair.silenced == pair.stopped == pytest.approx(3 * WORKER_TURN)
+    worker = worker_of(pair, clock)
+    worker.spark.failure = LOST
+    assert worker.run() is LOST
+    assert pair.silenced == pair.stopped == pytest.approx(WORKER_TURN)
 
 
 # --- the drain ----------------------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ class EndlessJob:
         (pair,) = self.drain._pairs
         pair._emptiness = cast(Any, self)
         self.ending = Ending(clock.monotonic)
-        self.watch = Watch(self.ending)
+        self.watch = Watch()
 
     def count(self, queue: str, wants: Callable[[Peeked], bool], most: int) -> PeekCount:
         return PeekCount(1, 0)

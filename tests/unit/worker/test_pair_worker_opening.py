@@ -16,7 +16,7 @@ from syphon.time_budget import FIRST_JOB_RETRY, LONGEST_JOB_RETRY
 from syphon.worker import pair_worker
 from syphon.worker.pair_worker import PairWorker
 from syphon.worker.pauses import Pauses
-from syphon.worker.slots import SlotBudget
+from tests.support.stub_spark import spark_that_runs
 
 PAIR = PairSettings.model_validate(
     {"name": "contoso", "primary": {"namespace": "contoso.example"}, "secondary": {"namespace": "contoso-dr.example"}}
@@ -28,9 +28,8 @@ def worker_of_pair(stopping: threading.Event) -> PairWorker:
     return PairWorker(
         PAIR,
         PipelineSettings(),
+        spark_that_runs(),
         none,
-        none,
-        budget=SlotBudget(lambda: 1),
         stopping=stopping,
         makes_queues=False,
         pauses=Pauses(),

@@ -6,7 +6,7 @@ from syphon.worker.slots import SlotBudget
 
 
 def taken(*pairs: str, most: int) -> SlotBudget:
-    budget = SlotBudget(lambda: most)
+    budget = SlotBudget(most)
     for pair in pairs:
         assert budget.take(pair)
     return budget

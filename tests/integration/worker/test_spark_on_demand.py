@@ -1,0 +1,183 @@
+"""Spark on demand with real processes: it starts with the first message and stops without work, whatever happens to it
+meanwhile (D20, X8)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.broken_java import BrokenJava
+from tests.support.processes import STOPPED_WITHIN, EmulatedPair, Running, aliased, emulated_pair
+from tests.support.waiting import eventually
+
+pytestmark = [pytest.mark.timeout(600)]
+SOON = {"idle_shutdown": "2s"}
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[EmulatedPair]:
+    with emulated_pair(tmp_path) as pair:
+        yield pair
+
+
+def jvms(worker: Running) -> list[int]:
+    """The JVMs of a worker, Spark's launcher included."""
+    return [pid for pid, command in worker.descendants() if "java" in command.partition(" ")[0]]
+
+
+def status(worker: Running) -> dict[str, Any]:
+    url = worker.until("status on http").rpartition(" ")[2]
+
+    def found() -> dict[str, Any] | None:
+        with urllib.request.urlopen(f"{url}/status", timeout=60) as answer:
+            whole: dict[str, Any] = json.load(answer)
+            return whole if whole["spark"] is not None else None
+
+    return eventually(found, what=lambda: worker.said)
+
+
+def state(worker: Running) -> str:
+    return str(status(worker)["spark"]["state"])
+
+
+def arrives(pair: EmulatedPair, worker: Running, number: int) -> None:
+    pair.put([aliased(number, "orders")])
+    eventually(lambda: f"m{number}" in pair.arrived("orders"), what=lambda: worker.said, within=180)
+
+
+def count(worker: Running, words: str) -> int:
+    return sum(words in line for line in worker.lines)
+
+
+def has_said(worker: Running, words: str, times: int) -> None:
+    eventually(lambda: count(worker, words) >= times, what=lambda: worker.said, within=180)
+
+
+def ends_in_time(worker: Running) -> None:
+    code, _ = worker.stop()
+    assert code == 0, worker.said
+    worker.check_end_took(STOPPED_WITHIN)
+    assert "Traceback" not in worker.said
+
+
+def test_spark_runs_while_there_is_work_and_its_processes_are_gone_when_there_is_none(pair: EmulatedPair) -> None:
+    worker = pair.worker(config=pair.config(pipeline=SOON))
+    assert worker.descendants() == []
+    assert state(worker) == "stopped"
+    for turn in (1, 2):
+        arrives(pair, worker, turn)
+        has_said(worker, "Spark has stopped", turn)
+        eventually(lambda: not jvms(worker), what=lambda: worker.descendants())
+    eventually(lambda: state(worker) == "stopped", what=lambda: worker.said)
+    assert status(worker)["totals"]["forwarded"] == 2
+    assert count(worker, "starting Spark") == 2
+    ends_in_time(worker)
+
+
+def test_a_spark_that_never_stops_starts_with_the_worker(pair: EmulatedPair) -> None:
+    worker = pair.worker(config=pair.config(pipeline={"idle_shutdown": "0s"}))
+    worker.until("Spark runs, after")
+    eventually(lambda: state(worker) == "running", what=lambda: worker.said)
+    ends_in_time(worker)
+
+
+def test_a_spark_that_does_not_start_is_critical_and_messages_wait_until_it_does(
+    pair: EmulatedPair, tmp_path: Path
+) -> None:
+    java = BrokenJava(tmp_path)
+    worker = pair.start("run", "-c", str(pair.config(pipeline=SOON)), environment=java.environment)
+    worker.until("listening on")
+    pair.put([aliased(1, "orders")])
+    worker.until("starting Spark again in 4 s")
+    found = status(worker)
+    assert found["outlook"]["flow"] == "blocked"
+    assert [problem["severity"] for problem in found["problems"]] == ["critical"]
+    assert "Error: no memory" in found["problems"][0]["text"]
+    assert found["spark"]["failing_since"] is not None
+    assert list(pair.in_backlog(0)) == ["m1"]
+    java.repair()
+    eventually(lambda: "m1" in pair.arrived("orders"), what=lambda: worker.said, within=180)
+    eventually(lambda: not status(worker)["problems"], what=lambda: status(worker))
+    ends_in_time(worker)
+
+
+def test_a_jvm_that_is_killed_while_it_starts_is_started_again(pair: EmulatedPair) -> None:
+    worker = pair.worker(config=pair.config(pipeline=SOON))
+    pair.put([aliased(1, "orders")])
+    worker.until("starting Spark")
+    for pid in eventually(lambda: jvms(worker), what=lambda: worker.said):
+        os.kill(pid, signal.SIGKILL)
+    worker.until("starting Spark again in")
+    eventually(lambda: "m1" in pair.arrived("orders"), what=lambda: worker.said, within=180)
+    ends_in_time(worker)
+
+
+def test_a_jvm_that_is_killed_in_the_middle_of_a_job_is_started_again_and_nothing_is_lost(  # X7
+    pair: EmulatedPair,
+) -> None:
+    worker = pair.worker(config=pair.config(pipeline=SOON, pair={"rate": 200}))
+    pair.put([aliased(number, "orders") for number in range(1000)])
+    eventually(lambda: len(pair.arrived("orders")) > 100, what=lambda: worker.said, within=180)
+    for pid in jvms(worker):
+        os.kill(pid, signal.SIGKILL)
+    worker.until("Spark's JVM was killed by signal 9 (SIGKILL)")
+    eventually(lambda: len(pair.arrived("orders")) == 1000, what=lambda: worker.said, within=180)
+    has_said(worker, "Spark has stopped", 1)
+    ends_in_time(worker)
+    assert not list((pair.folder / "ledger" / "open").glob("*.json")), "the job that was cut off is on record"
+
+
+def test_a_jvm_that_is_killed_while_nothing_runs_is_started_again_by_the_next_message(pair: EmulatedPair) -> None:
+    worker = pair.worker()
+    arrives(pair, worker, 1)
+    worker.until("job ended")
+    os.kill(jvms(worker)[0], signal.SIGKILL)
+    worker.until("Spark's JVM was killed by signal 9 (SIGKILL)")
+    arrives(pair, worker, 2)
+    ends_in_time(worker)
+
+
+def test_a_jvm_that_is_killed_while_it_stops_or_freezes_then_does_no_harm(pair: EmulatedPair) -> None:
+    worker = pair.worker(config=pair.config(pipeline=SOON))
+    for turn, number in enumerate((signal.SIGKILL, signal.SIGSTOP), start=1):
+        arrives(pair, worker, turn)
+        found = jvms(worker)
+        has_said(worker, "stopping Spark", turn)
+        for pid in found:
+            if Path(f"/proc/{pid}").exists():
+                os.kill(pid, number)
+        has_said(worker, "Spark has stopped", turn)
+        eventually(lambda: not jvms(worker), what=lambda: worker.descendants())
+    arrives(pair, worker, 3)
+    ends_in_time(worker)
+
+
+@pytest.mark.parametrize("moment", ["starting Spark", "stopping Spark"])
+def test_a_signal_while_spark_starts_or_stops_ends_the_worker_and_all_it_has_started(  # X9
+    pair: EmulatedPair, moment: str
+) -> None:
+    worker = pair.worker(config=pair.config(pipeline=SOON))
+    pair.put([aliased(1, "orders")])
+    worker.until(moment)
+    started = [pid for pid, _ in worker.descendants()]
+    ends_in_time(worker)
+    eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started))
+    assert set(pair.arrived("orders") + pair.in_backlog(0)) == {"m1"}
+
+
+def test_check_starts_spark_on_request_and_says_why_it_does_not(pair: EmulatedPair, tmp_path: Path) -> None:
+    java, command = BrokenJava(tmp_path), ("check", "-c", str(pair.config()), "--spark")
+    code, out = pair.start(*command, environment=java.environment).end()
+    assert code == 1, out
+    assert "Error: no memory" in out
+    java.repair()
+    code, out = pair.start(*command, environment=java.environment).end()
+    assert code == 0, out
+    assert "starts in" in out
