@@ -69,7 +69,7 @@ def _serve(config: Config, config_file: Path, makes_queues: bool) -> ExitCode:
     avoid_loading_pandas()
     try:
         with ExitStack() as stack:
-            ops = stack.enter_context(serving_status(config))
+            ops = stack.enter_context(serving_status(config, str(config_file.absolute())))
             log.info("status on http://%s", ops.address)
             ready = stack.enter_context(engine_on_demand(config.pipeline, ops.pauses))
             # Everything loaded so far stays: collecting garbage in it would stall all threads for 100 ms.

@@ -162,9 +162,13 @@ def _seconds_to_empty(pairs: Sequence[PairStatus]) -> float | None:
 
 
 def problems(
-    pairs: Sequence[PairStatus], ledger_error: str | None, at: datetime, spark: SparkStatus | None = None
+    pairs: Sequence[PairStatus],
+    ledger_error: str | None,
+    at: datetime,
+    spark: SparkStatus | None = None,
+    settings_file: str = "FILE",
 ) -> list[OperatorProblem]:
-    """What an operator should know, the worst first."""
+    """What an operator should know, the worst first. Commands name the settings file, so that they can be copied."""
     failing = spark if spark is not None and spark.error is not None else None
     found = [] if failing is None else [_of_spark(failing, at)]
     found += [problem for pair in pairs for problem in _of_pair(pair, at, failing)]
@@ -176,7 +180,11 @@ def problems(
                 "Messages are still forwarded. Make the ledger writable again, and the missing rows are written.",
             )
         )
-    return sorted(found, key=lambda problem: _ORDER.index(problem.severity))
+    named = [
+        problem.model_copy(update={"remedy": problem.remedy.replace("-c FILE", f"-c {shlex.quote(settings_file)}")})
+        for problem in found
+    ]
+    return sorted(named, key=lambda problem: _ORDER.index(problem.severity))
 
 
 # --- flow ------------------------------------------------------------------------------------------------------------

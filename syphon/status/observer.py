@@ -67,8 +67,10 @@ class Observer:
         last_success: LastSuccess | None = None,
         now: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
+        settings_file: str = "FILE",
     ) -> None:
         self._config = config
+        self._settings_file = settings_file
         self._pauses = pauses
         self._events = events
         self._now = now
@@ -137,7 +139,7 @@ class Observer:
             started=moment(self._started),
             at=moment(at),
             outlook=summary,
-            problems=problems(pairs, ledger_error, moment(at), spark),
+            problems=problems(pairs, ledger_error, moment(at), spark, self._settings_file),
             not_ready=_not_ready(pairs) if observed else [STARTING],
             spark=spark,
             ledger=self._config.pipeline.ledger,

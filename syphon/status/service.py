@@ -26,10 +26,10 @@ log = logging.getLogger(__name__)
 class StatusService:
     """Observes a worker: the worker's loop calls `loop_turned` at each turn."""
 
-    def __init__(self, config: Config, pauses: Pauses, events: RecentEvents) -> None:
+    def __init__(self, config: Config, pauses: Pauses, events: RecentEvents, settings_file: str = "FILE") -> None:
         self.pauses = pauses
         self.address = config.status.listen
-        self.observer = Observer(config, pauses, events, LastSuccess(config.state_file))
+        self.observer = Observer(config, pauses, events, LastSuccess(config.state_file), settings_file=settings_file)
         self.telemetry = Telemetry(config, self.observer)
         self.dead_letter_api = DeadLetterApi(config.pairs)
         self._notifier = Notifier()
@@ -76,12 +76,15 @@ class StatusService:
 
 
 @contextmanager
-def serving_status(config: Config) -> Iterator[StatusService]:
-    """Serves the status of the worker that is about to start, until the block ends."""
+def serving_status(config: Config, settings_file: str = "FILE") -> Iterator[StatusService]:
+    """Serves the status of the worker that is about to start, until the block ends.
+
+    `settings_file` is what the commands in it name.
+    """
     events = RecentEvents()
     logging.getLogger("syphon").addHandler(events)
     try:
-        service = StatusService(config, Pauses(config.state_file), events)
+        service = StatusService(config, Pauses(config.state_file), events, settings_file)
         observer, dead_letters = service.observer, service.dead_letter_api
         pause_api = PauseApi(config.pairs, service.pauses)
         try:

@@ -292,3 +292,9 @@ def test_a_spark_that_does_not_start_blocks_everything_and_is_named_once() -> No
     assert why in problem.text
     assert "Next attempt at" in problem.remedy
     assert outlook(WorkerState.WORKING, [pair()], NOW, spark).flow is MessageFlow.IDLE
+
+
+def test_commands_name_the_settings_file_of_the_worker() -> None:
+    found = pair(destinations=[destination("gone", DestinationState.BACKING_OFF, error="DestinationMissing")])
+    (problem,) = problems([found], None, NOW, None, "/etc/syphon/my pair.yaml")
+    assert "--destination gone -c '/etc/syphon/my pair.yaml'`" in problem.remedy
