@@ -175,7 +175,10 @@ class ClassicAccess:
         return cores_of(str(context.master)) is None and age < EXECUTORS_REGISTER_WITHIN
 
     def inherit(self) -> None:
-        self._inherited = self._session.sparkContext._jsc.sc().getLocalProperties().clone()
+        from py4j.protocol import Py4JError
+
+        with suppress(Py4JError):  # a managed platform may forbid the call
+            self._inherited = self._session.sparkContext._jsc.sc().getLocalProperties().clone()
 
     def describe_job(self, pair: str, what: str) -> None:
         context = self._session.sparkContext

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -73,7 +74,7 @@ import json, os, signal, sys
 from pyspark.sql import SparkSession
 import syphon
 from syphon.datasource import backlog
-from syphon.spark import access_to
+from syphon.spark import PythonUnusable, access_to
 
 settings = {"spark.executor.memory": "512m", "spark.ui.enabled": "false", "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1", "spark.default.parallelism": "64"}
@@ -92,21 +93,45 @@ def executors(batches):
 def executor():
     return parent_of(spark.range(0, 1, 1, 1).mapInArrow(executors, "pid long").first()[0])
 
+context = spark.sparkContext
+python, context.pythonExec = context.pythonExec, sys.argv[1]  # as a wrong PYSPARK_PYTHON sets it
+refused = syphon.drain("config.yaml", spark)
+said = [refused.exit_code, refused.queues[0].state, refused.queues[0].error]
+said.append(len(context.statusTracker().getJobIdsForGroup("syphon contoso")))
+try:
+    syphon.inspect("config.yaml", spark)
+except PythonUnusable as error:
+    said.append(str(error))
+context.pythonExec = python
 found = [syphon.inspect("config.yaml", spark).messages, syphon.drain("config.yaml", spark).account.forwarded]
 first = executor()
 os.kill(first, signal.SIGKILL)
 second = executor()  # a new executor, which fetches all files of the session
 found += [backlog(spark, "config.yaml").count(), first != second, places]
 spark.stop()
-print(json.dumps(found))
+print(json.dumps([said, found]))
 """
 
 
-def test_a_session_on_a_cluster_can_be_used_again_and_again_and_its_new_executors_too(pair: EmulatedPair) -> None:  # X6
-    """It has as many slots as its executors have cores, whatever parallelism a user has set."""
+def test_a_session_on_a_cluster_can_be_used_again_and_again_and_its_new_executors_too(
+    pair: EmulatedPair, tmp_path: Path
+) -> None:  # X6
+    """It has as many slots as its executors have cores, whatever parallelism a user has set. A Python of executors that
+    lacks the dependencies is named at once, with the setting.
+    """
+    bare = tmp_path / "bare"
+    venv.create(bare, with_pip=False, symlinks=True)
+    python = str(bare / "bin" / "python")
     pair.put([aliased(number, "orders") for number in range(20)])
     pair.config("config.yaml")
-    script = run_script(pair, "session", SESSION, SPARK_LOCAL_IP="127.0.0.1")
+    environment = {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(tmp_path)}  # executors inherit it
+    script = run_script(pair, "session", SESSION, python, **environment)
     code, out = script.end(400)
     assert code == 0, script.said
-    assert json.loads(out) == [20, 20, 0, True, 3]
+    (exit_code, state, error, jobs, of_inspect), found = json.loads(out)
+    assert found == [20, 20, 0, True, 3]
+    assert (exit_code, state, jobs) == (1, "failed", 2), "the second job asks for the name of the interpreter"
+    for text in (error, of_inspect):
+        assert python in text
+        assert "has no module 'azure'" in text or "has no module 'p" in text, text
+        assert "Set PYSPARK_PYTHON" in text
