@@ -177,7 +177,7 @@ class ClassicAccess:
     def inherit(self) -> None:
         from py4j.protocol import Py4JError
 
-        with suppress(Py4JError):  # a managed platform may forbid the call
+        with suppress(Py4JError, AttributeError):  # a managed platform may forbid the call, or Spark has stopped
             self._inherited = self._session.sparkContext._jsc.sc().getLocalProperties().clone()
 
     def describe_job(self, pair: str, what: str) -> None:
