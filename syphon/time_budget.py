@@ -88,6 +88,8 @@ HELD_CHECK_FIRST = 0.5
 """A peek shows whether a message has gone that a session waits for."""
 HELD_CHECK_EVERY = 5.0
 """The same after several checks in vain: each doubles the time."""
+HELD_WARNING_AFTER = 65.0
+"""Sessions have waited for longer than a lock lasts."""
 DEFERRED_RETRY_AFTER = 5.0
 """Deferred messages are received again after an error."""
 CHECK_ALL_EVERY = 0.5
@@ -249,6 +251,12 @@ CLOSE_WITHIN = 5.0
 """A send in flight when its sender closes, and closing a link."""
 BUSY_PAUSE = 10.0
 """No sender sends to a busy entity (S5)."""
+ORDER_HOLD = 5.0
+"""New messages wait for the end of the backlog, so that order is kept as an entity returns to the primary."""
+ORDER_HOLD_TURN = 0.1
+"""Such a message checks again."""
+ORDER_CHECK_EVERY = 0.5
+"""The backlog of such an entity is peeked at."""
 OUT_FOR = 60.0
 """A backlog queue that failed is out of rotation."""
 COUPLING_RETRY_AFTER = 5.0

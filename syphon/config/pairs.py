@@ -16,6 +16,7 @@ from syphon.model import (
     ConnectionString,
     EntityPath,
     Extra,
+    SessionOrder,
     TimeToLive,
     first_label,
     is_host,
@@ -221,6 +222,15 @@ AUTO = "auto"
 """A rate that congestion control finds."""
 
 
+def _session_order(value: Any) -> Any:
+    """`true`, `false` or `strict`, as the file has it."""
+    if isinstance(value, bool):
+        return SessionOrder.KEPT if value else None
+    if value in (None, SessionOrder.STRICT) or isinstance(value, SessionOrder):
+        return value
+    raise ValueError("may be true, false or strict")
+
+
 class PairSettings(Settings):
     """A primary, and the secondary that contains its backlog queues."""
 
@@ -239,6 +249,13 @@ class PairSettings(Settings):
     service accepts."""
     rate_share: Annotated[float, Field(gt=0, le=1), BeforeValidator(_not_boolean)] = 0.8
     """The share of what a throttled namespace accepts that syphon uses. The rest is for its other clients."""
+    session_order: Annotated[
+        SessionOrder | None,
+        BeforeValidator(_session_order),
+        WithJsonSchema({"enum": [True, False, "strict"]}),
+    ] = None
+    """Whether messages of one session are forwarded in the order in which they were sent. The senders need the same
+    setting. `strict`: a message that would be dead-lettered stays in the backlog, and holds up its session."""
     provision: ProvisionSettings = Field(default_factory=ProvisionSettings)
 
     @property

@@ -30,9 +30,17 @@ from .close_coupling import Side
 from .entity_state import PrimaryEntity
 from .error_classes import SenderClosed
 from .pair_options import PairOptions
-from .pairing import NamespaceClient, administration_details, blocking_details, find_fault, set_up, sync_client
+from .pairing import (
+    NamespaceClient,
+    administration_details,
+    blocking_details,
+    find_fault,
+    is_in_backlog,
+    set_up,
+    sync_client,
+)
 from .send_calls import CancelMessages, CreateBatch, ScheduleMessages, SenderCall, SendMessages, ping_message
-from .send_flow import Delay, FlowStep, SendPing, Steps, UsePrimary, watch_entity
+from .send_flow import Delay, FindInBacklog, FlowStep, SendPing, Steps, UsePrimary, watch_entity
 
 if TYPE_CHECKING:
     from .embedded import EmbeddedSyphon
@@ -216,7 +224,7 @@ class PairedClient(PairedClientBase[ServiceBusClient, ServiceBusReceiver, "Paire
         with contextlib.suppress(SenderClosed):
             await _execute(watch_entity(self.failover, entity), self._execute_watch_step)
 
-    async def _execute_watch_step(self, step: FlowStep) -> None:
+    async def _execute_watch_step(self, step: FlowStep) -> bool | None:
         if isinstance(step, SendPing):
             self.check_side("primary")
             link = AioSenderLink(lambda: self.primary.get_queue_sender(step.path), self.close_later)
@@ -227,10 +235,17 @@ class PairedClient(PairedClientBase[ServiceBusClient, ServiceBusReceiver, "Paire
                 raise
             finally:
                 link.drop()
+        elif isinstance(step, FindInBacklog):
+            return await asyncio.to_thread(self._is_in_backlog, step)
         elif isinstance(step, Delay):
             await self.clock.wait(self.closing, step.seconds)
             if self.closing.is_set():
                 raise self.closed_error()
+        return None
+
+    def _is_in_backlog(self, step: FindInBacklog) -> bool:
+        with sync_client(connection_details(self.secondary), self._loop) as secondary:
+            return is_in_backlog(secondary, step.queues, step.path)
 
 
 class PairedSender(PairedSenderBase[AioSenderLink]):

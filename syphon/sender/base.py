@@ -48,7 +48,7 @@ def embedded_syphon(
         return None
     from .embedded import EmbeddedSyphon
 
-    syphon = EmbeddedSyphon(*clients(), backlog.names, now)
+    syphon = EmbeddedSyphon(*clients(), backlog.names, now, options.session_order)
     syphon.start()
     return syphon
 
@@ -77,7 +77,17 @@ class PairedClientBase(ABC, Generic[ClientT, ReceiverT, PairedSenderT]):
         """The backlog queues, and what provisioning found out about them."""
         self.syphon = syphon
         """Moves the backlog to the primary, with `enable_syphon`."""
-        self.failover = Failover(self.primary.fully_qualified_namespace, options, backlog.names, now, self._start_watch)
+        self.failover = Failover(
+            self.primary.fully_qualified_namespace,
+            options,
+            backlog.names,
+            now,
+            self._start_watch,
+            sorted(
+                (queue.name for queue in (*backlog.queues, *backlog.dropped)),
+                key=_index,
+            ),
+        )
         self._checked: set[PrimaryEntity] = set()
         self._owned_clients: list[ClientT] = [side.client for side in (primary, secondary) if side.is_owned]
         self._senders: set[PairedSenderT] = set()
@@ -296,6 +306,10 @@ class PairedSenderBase(Generic[LinkT]):
                 self._backlog[1].drop()
             self._backlog = queue, self._link_to_backlog(queue)
         return self._backlog[1]
+
+
+def _index(queue: QueueName) -> int:
+    return int(queue.rsplit("/", 1)[1])
 
 
 def _side_of(step: FlowStep) -> Side | None:

@@ -14,11 +14,12 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from azure.servicebus import ServiceBusClient
 
 from syphon.backlog import QueueName
-from syphon.model import EntityPath, Faulted, Outcome, Result, SyphonError
+from syphon.model import EntityPath, Faulted, Outcome, Result, SessionOrder, SyphonError
 from syphon.servicebus import Connection, Namespace, Pair, SideFault
 from syphon.time_budget import EMBEDDED_REST, EMBEDDED_TURN, HANDSHAKE_WITHIN, NOTICING_PAUSE
 from syphon.transfer import MOST_QUEUES, BackoffGate, Ended, Listener, Pump, PumpOptions
@@ -37,12 +38,14 @@ class EmbeddedSyphon:
         secondary: ServiceBusClient,
         queues: Sequence[QueueName],
         now: Callable[[], float],
+        session_order: bool = False,
     ) -> None:
         self.forwarded = 0
         self.dead_lettered = 0
         self.left = 0
         """How often a message was left in the backlog, to be received again."""
         self._clients = primary, secondary
+        self._options = replace(OPTIONS, session_order=SessionOrder.KEPT if session_order else None)
         self._queues = queues
         self._waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
         """The backlog queues that have rung."""
@@ -122,7 +125,7 @@ class EmbeddedSyphon:
     def _move(self, name: str) -> None:
         """Runs a pump on a backlog queue, and on those that ring meanwhile."""
         pair = self._new_pair()
-        pump = self._pump = Pump(pair.secondary, pair.primary, self._count, OPTIONS)
+        pump = self._pump = Pump(pair.secondary, pair.primary, self._count, self._options)
         self._serve(pump, name)
         try:
             for _ in pump.turns():

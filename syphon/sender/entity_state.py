@@ -11,6 +11,7 @@ It has no clock and no I/O: time is an argument, and each change is a returned v
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum, auto
 
 from syphon.time_budget import BUSY_PAUSE
@@ -53,6 +54,19 @@ TRANSITIONS: Mapping[tuple[EntityState, EntityEvent], EntityState] = {
 does."""
 
 
+@dataclass(slots=True)
+class OrderedReturn:
+    """The sends to the backlog since an entity was failed over: it returns when none can be left there (D21)."""
+
+    begun: int = 0
+    in_flight: int = 0
+    waits_since: float | None = None
+    """When its first ping arrived."""
+    held_until: float = 0.0
+    """New sends wait until then, so that the backlog becomes empty."""
+    not_held_before: float = 0.0
+
+
 class PrimaryEntity:
     """A queue or topic of the primary, as all senders of a pair see it."""
 
@@ -65,6 +79,8 @@ class PrimaryEntity:
         """How often it has failed over. No sender uses a link to the primary that is older than the last failover."""
         self.busy_error: Exception | None = None
         self.busy_until = 0.0
+        self.ordered: OrderedReturn | None = None
+        """How it returns to the primary, while it is failed over and the order of sessions is kept."""
         self._since = 0.0
         """When its state began: for `DOUBTFUL` the first failure, for `FAILED_OVER` the failover."""
         self._ping_at = 0.0

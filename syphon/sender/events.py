@@ -56,6 +56,21 @@ class EntityReturned:
 
 
 @dataclass(frozen=True, slots=True)
+class OrderGivenUp:
+    """An entity returns to the primary although its backlog is not known to be empty (`session_order_wait`)."""
+
+    entity: str
+    waited: float
+    """Seconds since its first ping arrived."""
+
+    def __str__(self) -> str:
+        return (
+            f"'{self.entity}' returns to the primary after waiting {self.waited:.0f} s for its backlog: "
+            "new messages may overtake earlier ones of their session"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class QueueTakenOut:
     """A backlog queue did not accept messages: no sender of the pair uses it for a while."""
 
@@ -87,7 +102,9 @@ class SideEnded:
         return str(self.state)
 
 
-Change: TypeAlias = EntityFailedOver | EntityPinged | EntityReturned | QueueTakenOut | QueueTakenBack | SideEnded
+Change: TypeAlias = (
+    EntityFailedOver | EntityPinged | EntityReturned | OrderGivenUp | QueueTakenOut | QueueTakenBack | SideEnded
+)
 
 # --- metrics -----------------------------------------------------------------------------------------------------
 
@@ -96,6 +113,7 @@ FAILOVERS: Final = "syphon.sender.failovers"
 POSSIBLE_DUPLICATES: Final = "syphon.sender.possible_duplicates"
 RETURNS: Final = "syphon.sender.returns"
 PINGS: Final = "syphon.sender.pings"
+ORDER_GIVEN_UP: Final = "syphon.sender.order_given_up"
 FAILED_OVER: Final = "syphon.sender.entities.failed_over"
 QUEUES_OUT: Final = "syphon.sender.backlog_queues.out"
 
@@ -112,6 +130,9 @@ class SenderMetrics:
         )
         self._failovers = meter.create_counter(FAILOVERS, "{failover}", "Times an entity was failed over.")
         self._returns = meter.create_counter(RETURNS, "{return}", "Times an entity returned to the primary.")
+        self._order_given_up = meter.create_counter(
+            ORDER_GIVEN_UP, "{return}", "Returns to the primary that may have broken the order of sessions."
+        )
         self._pings = meter.create_counter(PINGS, "{ping}", "Pings sent to failed-over entities, by result.")
         self._failed_over = meter.create_up_down_counter(FAILED_OVER, "{entity}", "Entities that are failed over.")
         self._queues_out = meter.create_up_down_counter(
@@ -135,6 +156,8 @@ class SenderMetrics:
             case EntityReturned():
                 self._returns.add(1, {"pair": self._pair, "entity": change.entity})
                 self._failed_over.add(-1, {"pair": self._pair})
+            case OrderGivenUp():
+                self._order_given_up.add(1, {"pair": self._pair, "entity": change.entity})
             case EntityPinged():
                 result = "arrived" if change.error is None else "failed"
                 self._pings.add(1, {"pair": self._pair, "entity": change.entity, "result": result})

@@ -17,6 +17,7 @@ _RANGES = {
     "failover_interval": (0, 60 * 60),
     "ping_primary_interval": (1, 30 * 60),
     "operation_timeout": (1, 60 * 60),
+    "session_order_wait": (0, 24 * 60 * 60),
 }
 """The durations among the options, and the seconds that they may be."""
 
@@ -52,6 +53,10 @@ class PairOptions:
     """How long the primary, and then each backlog queue, may take for a call without a timeout of its own."""
     allow_short_timeouts: bool = False
     """Allow an operation timeout below 15 seconds, in which a partitioned entity may not find another partition."""
+    session_order: bool = False
+    """Keep the order of each session, also through an outage. The syphon of the pair needs the same setting."""
+    session_order_wait: Duration = 10 * _MINUTE
+    """How long an entity whose ping has arrived waits for the end of its backlog, before its order is given up."""
     primary_name: str | None = None
     """The primary's part in the names of its backlog queues; by default the first label of its host name."""
     on_change: Callable[[Change], None] | None = None
@@ -79,7 +84,7 @@ class PairOptions:
                 f"operation_timeout is {_shown(self.operation_timeout)}: a partitioned entity may need "
                 f"{PARTITIONED_TIMEOUT:g} seconds; set it to that or more, or set allow_short_timeouts"
             )
-        for name in ("enable_syphon", "allow_short_timeouts"):
+        for name in ("enable_syphon", "allow_short_timeouts", "session_order"):
             if not isinstance(getattr(self, name), bool):
                 yield f"{name} is {getattr(self, name)!r}: it may be True or False"
         prefix: object = self.primary_name

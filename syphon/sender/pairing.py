@@ -28,6 +28,7 @@ from syphon.backlog import (
     QueueName,
     QueueState,
     backlog_queues,
+    destination_of,
     plan,
     primary_label,
     provision,
@@ -37,6 +38,7 @@ from syphon.model import (
     ConnectionString,
     DestinationMissing,
     DestinationSilent,
+    EntityPath,
     Faulted,
     Interrupted,
     NotAuthorized,
@@ -49,6 +51,7 @@ from syphon.servicebus import (
     DataPlaneAdministration,
     check_contract,
     connection_details,
+    peek,
     try_sender,
 )
 from syphon.time_budget import PAIRING_ANSWER_WITHIN, PARTITIONED_TIMEOUT
@@ -311,6 +314,21 @@ def _missing(secondary: ServiceBusClient, names: Sequence[QueueName]) -> Iterato
                 raise error if error is not None else Interrupted(f"{connection.host}: the connection was lost.")
     finally:
         connection.close()
+
+
+def is_in_backlog(secondary: ServiceBusClient, queues: Sequence[QueueName], path: str) -> bool:
+    """Whether a backlog queue has a message for an entity of the primary. Needs the Listen claim."""
+    connection, key = Connection(secondary, queues[0], PAIRING_ANSWER_WITHIN), EntityPath.of(path).key
+    try:
+        return any(names(message.payload, key) for queue in queues for message in peek(connection, queue))
+    finally:
+        connection.close()
+
+
+def names(payload: bytes, key: str) -> bool:
+    """Whether a message in the backlog names this entity (its key)."""
+    path = destination_of(payload)
+    return path is not None and path.key == key
 
 
 # --- partitioned entities --------------------------------------------------------------------------------------------

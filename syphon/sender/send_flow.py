@@ -6,17 +6,20 @@ result of the call. The sync API and the asyncio API only execute the steps, so 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus.exceptions import MessageSizeExceededError, OperationTimeoutError
 
+from syphon.amqp import Message
 from syphon.backlog import NotForBacklog, QueueName, to_backlog
 from syphon.model import RetryPolicy
 from syphon.servicebus import fill
+from syphon.time_budget import ORDER_CHECK_EVERY
 
-from .entity_state import PrimaryEntity
+from .entity_state import OrderedReturn, PrimaryEntity
 from .error_classes import (
     BothSidesFailed,
     FailureClass,
@@ -26,7 +29,10 @@ from .error_classes import (
     classify,
     may_have_arrived,
 )
+from .pair_options import seconds
 from .shared_failover import Failover
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -63,13 +69,21 @@ class SendPing(NamedTuple):
     timeout: float
 
 
+class FindInBacklog(NamedTuple):
+    """Find out whether a backlog queue has a message for an entity of the primary. The result is a bool."""
+
+    queues: tuple[QueueName, ...]
+    path: str
+    timeout: float
+
+
 class Delay(NamedTuple):
     """Wait."""
 
     seconds: float
 
 
-FlowStep: TypeAlias = UsePrimary | CreateBacklogBatch | SendToBacklog | SendPing | Delay
+FlowStep: TypeAlias = UsePrimary | CreateBacklogBatch | SendToBacklog | SendPing | FindInBacklog | Delay
 Steps: TypeAlias = Generator[FlowStep, Any, T]
 
 
@@ -158,11 +172,23 @@ class SendFlow:
         `begins_at_primary`: the first step is `UsePrimary`, whatever other senders have found out about the entity
         meanwhile. The caller has executed it already, and throws its error in (see `can_skip_steps`).
         """
-        outcome = yield from self._use_primary(deadline, payloads, begins_at_primary)
-        if isinstance(outcome, PrimaryResult):
-            self.record_success(count)
-            return outcome.result
-        yield from self._send_to_backlog(payloads(), outcome.because, deadline)
+        while True:
+            outcome = yield from self._use_primary(deadline, payloads, begins_at_primary)
+            if isinstance(outcome, PrimaryResult):
+                self.record_success(count)
+                return outcome.result
+            if not self._failover.keeps_order:
+                yield from self._send_to_backlog(payloads(), outcome.because, deadline)
+                break
+            entered = self._failover.enter_backlog(self.entity, deadline.left_for_backlog())
+            if isinstance(entered, OrderedReturn):
+                try:
+                    yield from self._send_in_order(payloads(), outcome.because, deadline)
+                finally:
+                    self._failover.leave_backlog(entered)
+                break
+            begins_at_primary = False
+            yield Delay(entered)
         if outcome.was_tried and may_have_arrived(outcome.because):
             self._failover.metrics.possible_duplicates(self.path, count)
         return backlog_result
@@ -241,12 +267,26 @@ class SendFlow:
 
     # --- the backlog ---------------------------------------------------------------------------------------------
 
-    def _send_to_backlog(self, payloads: Sequence[bytes], failure: Exception, deadline: Deadline) -> Steps[None]:
-        """Sends each message, with its aliases, to a backlog queue. A batch that has become too large goes in parts."""
+    def _send_in_order(self, payloads: Sequence[bytes], failure: Exception, deadline: Deadline) -> Steps[None]:
+        """Sends the messages of each session to the session's own backlog queue (D21)."""
+        sessions: dict[str | None, list[bytes]] = {}
+        for payload in payloads:
+            sessions.setdefault(session_of(payload), []).append(payload)
+        for session, some in sessions.items():
+            queue = None if session is None else self._failover.queue_of(self.path, session)
+            yield from self._send_to_backlog(some, failure, deadline, queue)
+
+    def _send_to_backlog(
+        self, payloads: Sequence[bytes], failure: Exception, deadline: Deadline, only: QueueName | None = None
+    ) -> Steps[None]:
+        """Sends each message, with its aliases, to a backlog queue. A batch that has become too large goes in parts.
+
+        `only` is the one queue that may be used.
+        """
         waiting = [self._with_aliases(payload) for payload in payloads]
         tried: dict[QueueName, Exception] = {}
         while waiting:
-            queue, batch = yield from self._usable_queue(failure, tried, deadline, len(waiting), len(payloads))
+            queue, batch = yield from self._usable_queue(failure, tried, deadline, len(waiting), len(payloads), only)
             for payload in waiting:
                 self._check_fits(payload, queue, batch)
             count = fill(batch, waiting)
@@ -260,11 +300,20 @@ class SendFlow:
                 waiting = waiting[count:]
 
     def _usable_queue(
-        self, failure: Exception, tried: dict[QueueName, Exception], deadline: Deadline, left: int, count: int
+        self,
+        failure: Exception,
+        tried: dict[QueueName, Exception],
+        deadline: Deadline,
+        left: int,
+        count: int,
+        only: QueueName | None = None,
     ) -> Steps[tuple[QueueName, ServiceBusMessageBatch]]:
         """Finds a backlog queue that can be reached, and creates an empty batch for it."""
         while True:
-            queue = self._queue = self._failover.queue_for(self._queue, tried)
+            if only is None:
+                queue = self._queue = self._failover.queue_for(self._queue, tried)
+            else:
+                queue = None if only in tried else only
             if queue is None or deadline.left_for_backlog() <= 0:
                 raise BothSidesFailed(self.path, failure, tried, left, count) from failure
             try:
@@ -312,4 +361,32 @@ def watch_entity(failover: Failover, entity: PrimaryEntity) -> Steps[None]:
                 raise
             except Exception as error:
                 failure = error
-            failover.pinged(entity, failure, began)
+            if failure is None and failover.keeps_order:
+                yield from _return_in_order(failover, entity, began)
+            else:
+                failover.pinged(entity, failure, began)
+
+
+def _return_in_order(failover: Failover, entity: PrimaryEntity, ping_began: float) -> Steps[None]:
+    """Returns an entity to the primary when its backlog is empty (D21), or ends when the next ping is due."""
+    while True:
+        begun: int | None = failover.sends_to_backlog(entity)
+        try:
+            if (yield FindInBacklog(failover.order_queues, entity.path, failover.operation_timeout)):
+                begun = None
+        except SenderClosed:
+            raise
+        except Exception as error:
+            log.info("the backlog of '%s' cannot be peeked at: %s", entity.path, error)
+            begun = None
+        if failover.return_in_order(entity, begun, ping_began):
+            return
+        yield Delay(ORDER_CHECK_EVERY)
+        if failover.now() >= ping_began + seconds(failover.options.ping_primary_interval):
+            return
+
+
+def session_of(payload: bytes) -> str | None:
+    """The session of a message as it is sent; None if it has none."""
+    session = Message(payload).properties().group_id
+    return None if session is None else str(session)

@@ -6,13 +6,23 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from zlib import crc32
 
 from syphon.backlog import QueueName
-from syphon.time_budget import BUSY_PAUSE, OUT_FOR
+from syphon.time_budget import BUSY_PAUSE, ORDER_HOLD, ORDER_HOLD_TURN, OUT_FOR
 
-from .entity_state import EntityState, PrimaryEntity
+from .entity_state import EntityState, OrderedReturn, PrimaryEntity
 from .error_classes import FailureClass, classify
-from .events import Change, EntityFailedOver, EntityPinged, QueueTakenBack, QueueTakenOut, SenderMetrics, SideEnded
+from .events import (
+    Change,
+    EntityFailedOver,
+    EntityPinged,
+    OrderGivenUp,
+    QueueTakenBack,
+    QueueTakenOut,
+    SenderMetrics,
+    SideEnded,
+)
 from .pair_options import PairOptions, seconds
 
 log = logging.getLogger(__name__)
@@ -66,8 +76,11 @@ class Failover:
         queues: Sequence[QueueName],
         now: Callable[[], float],
         start_watch: Callable[[PrimaryEntity], None],
+        all_queues: Sequence[QueueName] = (),
     ) -> None:
-        """`start_watch` is called at the first failure of a healthy entity, and not again before that watch has ended
+        """`all_queues` are those of `backlog_queue_count`, also if some could not be created.
+
+        `start_watch` is called at the first failure of a healthy entity, and not again before that watch has ended
         (`end_watch`)."""
         self.options = options
         self.operation_timeout = seconds(options.operation_timeout)
@@ -75,6 +88,7 @@ class Failover:
         self.metrics = SenderMetrics(pair)
         self._pair = pair
         self._pool = BacklogQueuePool(queues)
+        self._all_queues = tuple(all_queues) or tuple(queues)
         self._start_watch = start_watch
         self._watched: set[PrimaryEntity] = set()
         self._entities: dict[str, PrimaryEntity] = {}
@@ -128,6 +142,67 @@ class Failover:
         """A ping has arrived, or has failed with an error."""
         self._change(lambda: entity.pinged(error, began, self.now()))
 
+    # --- the order of sessions -----------------------------------------------------------------------------------
+
+    @property
+    def keeps_order(self) -> bool:
+        return self.options.session_order
+
+    @property
+    def order_queues(self) -> tuple[QueueName, ...]:
+        """The queues that sessions may be in."""
+        return self._pool.queues
+
+    def queue_of(self, path: str, session: str) -> QueueName:
+        """The backlog queue of a session, the same in every process."""
+        return self._all_queues[crc32(f"{path.lower()}\n{session}".encode()) % len(self._all_queues)]
+
+    def enter_backlog(self, entity: PrimaryEntity, may_wait: float) -> OrderedReturn | float:
+        """Begins a send to the backlog, which ends with `leave_backlog`. Otherwise returns how long to wait, 0 if the
+        entity has returned to the primary. `may_wait` is how long the send may wait."""
+        with self._lock:
+            if not entity.is_failed_over:
+                return 0.0
+            ordered = entity.ordered = entity.ordered or OrderedReturn()
+            held = ordered.held_until - self.now()
+            if 0 < held < may_wait:
+                return min(held, ORDER_HOLD_TURN)
+            ordered.begun += 1
+            ordered.in_flight += 1
+            return ordered
+
+    def leave_backlog(self, ordered: OrderedReturn) -> None:
+        with self._lock:
+            ordered.in_flight -= 1
+
+    def sends_to_backlog(self, entity: PrimaryEntity) -> int:
+        """How many sends to the backlog have begun since the entity was failed over."""
+        with self._lock:
+            return 0 if entity.ordered is None else entity.ordered.begun
+
+    def return_in_order(self, entity: PrimaryEntity, begun: int | None, ping_began: float) -> bool:
+        """Returns an entity to the primary if its backlog is empty: a check has found no message, and no send has begun
+        since (`begun`; None: it has found one). Otherwise new sends may wait for a moment."""
+        returned = False
+
+        def change() -> Iterator[Change]:
+            nonlocal returned
+            now = self.now()
+            ordered = entity.ordered = entity.ordered or OrderedReturn()
+            ordered.waits_since = now if ordered.waits_since is None else ordered.waits_since
+            waited = now - ordered.waits_since
+            is_empty = begun == ordered.begun and not ordered.in_flight
+            if is_empty or waited > seconds(self.options.session_order_wait):
+                if not is_empty:
+                    yield OrderGivenUp(entity.path, waited)
+                entity.ordered, returned = None, True
+                yield from entity.pinged(None, ping_began, now)
+            elif now >= ordered.not_held_before:
+                ordered.held_until, ordered.not_held_before = now + ORDER_HOLD, now + 2 * ORDER_HOLD
+
+        self._change(change)
+        return returned
+
     # --- the watch over an entity --------------------------------------------------------------------------------
 
     def due(self, entity: PrimaryEntity) -> float | None:
@@ -175,7 +250,7 @@ class Failover:
 
     def report(self, change: Change) -> None:
         """Logs and counts an event, and tells the application."""
-        serious = isinstance(change, EntityFailedOver | QueueTakenOut | SideEnded) or (
+        serious = isinstance(change, EntityFailedOver | OrderGivenUp | QueueTakenOut | SideEnded) or (
             isinstance(change, EntityPinged) and change.error is not None
         )
         log.log(logging.WARNING if serious else logging.INFO, "%s: %s", self._pair, change)

@@ -23,9 +23,9 @@ from .close_coupling import Side
 from .entity_state import PrimaryEntity
 from .error_classes import SenderClosed
 from .pair_options import PairOptions
-from .pairing import NamespaceClient, administration_details, find_fault, set_up
+from .pairing import NamespaceClient, administration_details, find_fault, is_in_backlog, set_up
 from .send_calls import CancelMessages, CreateBatch, ScheduleMessages, SenderCall, SendMessages, ping_message
-from .send_flow import Delay, FlowStep, SendPing, Steps, UsePrimary, watch_entity
+from .send_flow import Delay, FindInBacklog, FlowStep, SendPing, Steps, UsePrimary, watch_entity
 from .sender_links import SenderLink, close_quietly
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class PairedClient(PairedClientBase[ServiceBusClient, ServiceBusReceiver, "Paire
         with contextlib.suppress(SenderClosed):
             _execute(watch_entity(self.failover, entity), self._execute_watch_step)
 
-    def _execute_watch_step(self, step: FlowStep) -> None:
+    def _execute_watch_step(self, step: FlowStep) -> bool | None:
         if isinstance(step, SendPing):
             self.check_side("primary")
             link = SenderLink(lambda: self.primary.get_queue_sender(step.path))
@@ -180,10 +180,13 @@ class PairedClient(PairedClientBase[ServiceBusClient, ServiceBusReceiver, "Paire
                 raise
             finally:
                 link.drop()
+        elif isinstance(step, FindInBacklog):
+            return is_in_backlog(self.secondary, step.queues, step.path)
         elif isinstance(step, Delay):
             self.clock.wait(self.closing, step.seconds)
             if self.closing.is_set():
                 raise self.closed_error()
+        return None
 
 
 class PairedSender(PairedSenderBase[SenderLink]):

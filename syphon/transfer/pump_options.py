@@ -80,6 +80,7 @@ class PumpOptions:
                 "rename": pair.destinations.renames,
                 "permanent": pair.destinations.permanent(),
                 "rate_share": pair.rate_share,
+                "session_order": pair.session_order,
                 **options,
             }
         )

@@ -24,7 +24,7 @@ from syphon.servicebus import (
     Peeked,
     Peeker,
 )
-from syphon.time_budget import HELD_CHECK_EVERY, HELD_CHECK_FIRST
+from syphon.time_budget import HELD_CHECK_EVERY, HELD_CHECK_FIRST, HELD_WARNING_AFTER
 
 from .batches import MessageTransfer
 
@@ -67,6 +67,7 @@ class QueueOrder:
         self._asked_from = 0
         self._check_at = self._again_at = 0.0
         self._check_every = HELD_CHECK_FIRST
+        self._held_since: float | None = None
 
     def reset(self) -> None:
         """Forgets everything: another pump may have served the queue since."""
@@ -168,14 +169,29 @@ class QueueOrder:
         missing = [self._known[key][0] for key in self._held_sessions()]
         if not missing:
             self._check_at, self._check_every = now + HELD_CHECK_FIRST, HELD_CHECK_FIRST
+            self._held_since = None
             return None
         later = [number for number in missing if number > self._asked_from]
         if later:
             return min(later)
         self._asked_from = 0
+        self._warn(len(missing), now)
         self._check_every = min(2 * self._check_every, HELD_CHECK_EVERY)
         self._check_at = now + self._check_every
         return None
+
+    def _warn(self, sessions: int, now: float) -> None:
+        """Tells the operator of sessions that wait for longer than a lock lasts."""
+        if self._held_since is None:
+            self._held_since = now
+        elif now - self._held_since > HELD_WARNING_AFTER:
+            self._held_since = now
+            log.warning(
+                "%s: %d sessions wait for earlier messages: another receiver has locked them, or their destination "
+                "does not accept them",
+                self._node.entity,
+                sessions,
+            )
 
     def _read(self, start: int, page: list[Peeked]) -> None:
         held = self._held_sessions()

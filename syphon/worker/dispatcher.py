@@ -95,6 +95,7 @@ class Dispatcher:
         lease: float,
         is_paused: Callable[[str], bool],
         background: Background,
+        one_slot_per_queue: bool = False,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.queues = {queue: QueueWork(queue) for queue in queues}
@@ -109,6 +110,7 @@ class Dispatcher:
         self._lease = lease
         self._is_paused = is_paused
         self._background = background
+        self._one_slot_per_queue = one_slot_per_queue
         self._now = now
         self._slots: dict[str, RunningSlot] = {}
         self._events: deque[Callable[[], None]] = deque()
@@ -306,7 +308,9 @@ class Dispatcher:
         return slot
 
     def _relieve(self) -> None:
-        """Starts another slot if every slot is saturated."""
+        """Starts another slot if every slot is saturated, unless it would wait for the others (D21)."""
+        if self._one_slot_per_queue:
+            return
         running = [slot for slot in self._slots.values() if not slot.is_leaving]
         reports = [slot.report for slot in running if slot.report is not None and slot.report.is_saturated]
         if running and len(reports) == len(running):

@@ -308,6 +308,7 @@ class PairWorker:
             lease=self._pipeline.lease / 1000,
             is_paused=self._is_paused,
             background=self._in_a_thread,
+            one_slot_per_queue=settings.session_order is not None,
             now=self._now,
         )
         dispatcher.news = self._runtime.event()

@@ -22,6 +22,7 @@ def main() -> int:
     parser.add_argument("--results", type=Path, help="record the runs in this file, and go on where it ends")
     parser.add_argument("--processes", type=int, default=1, help="processes that run incidents, with --results")
     parser.add_argument("--ordered", action="store_true", help="run incidents whose sessions have an order")
+    parser.add_argument("--ordered-sends", action="store_true", help="the same, from the senders on")
     parser.add_argument("--table", action="store_true", help="print what the file of --results holds, and run nothing")
     given = parser.parse_args()
     if given.table:
@@ -33,7 +34,8 @@ def main() -> int:
     runs = given.runs if given.runs is not None or given.minutes is not None else 2000
     seconds = None if given.minutes is None else 60 * given.minutes
     print(f"from seed {seed}", flush=True)
-    began, kind = time.monotonic(), Kind.ORDER if given.ordered else None
+    kind = Kind.ORDER if given.ordered else Kind.ORDER_OF_SENDS if given.ordered_sends else None
+    began = time.monotonic()
     if given.results is not None:
         summary = run_recorded(given.results, seed, runs or 10**9, given.processes, seconds)
     else:
@@ -44,7 +46,8 @@ def main() -> int:
     for failed in list(summary.failed)[:3]:
         for line in explain(failed, not given.no_shrinking, kind):
             print(line)
-        print(f"again: python -m tests.simulation --seed {failed} --runs 1{' --ordered' * given.ordered}")
+        option = "" if kind is None else " --ordered" if kind is Kind.ORDER else " --ordered-sends"
+        print(f"again: python -m tests.simulation --seed {failed} --runs 1{option}")
     return 1 if summary.failed else 0
 
 

@@ -193,7 +193,8 @@ class Checker:
         """The first copy of a message comes after those of the earlier messages of its session (D21)."""
         for before in self._before[story.message.id]:
             earlier = self.stories[before.id]
-            if not earlier.copies and earlier.dead is None:
+            is_owed = earlier.said == "sent" or self.incident.mode is not Mode.SENDER
+            if is_owed and not earlier.copies and earlier.dead is None:
                 self.fail(f"overtaken: {before.id} of session {before.session} by {story.message.id}")
 
     def stored(self, message_id: str) -> None:
@@ -294,9 +295,17 @@ class Checker:
         if story.said and not story.in_backlog:
             self.waiting -= 1
 
+    def _must_return_from(self) -> float:
+        """When nothing keeps an entity from its return any more: with an order of sessions, its backlog is empty."""
+        if self.incident.keeps_order and self._settled_at is not None:
+            return max(self._last_trouble, self._settled_at)
+        return self._last_trouble
+
     def check_return(self, failed_over: tuple[str, ...]) -> None:
         """An entity that works returns to its senders with the next ping."""
-        if failed_over and self._now() > self._last_trouble + RETURNED_WITHIN:
+        if self.incident.keeps_order and self._never:
+            return  # the backlog never becomes empty
+        if failed_over and self._now() > self._must_return_from() + RETURNED_WITHIN:
             took = self._now() - self._last_trouble
             self.fail(f"{failed_over[0]} is still failed over, {took:.0f} s after the last fault or failed send")
 
@@ -471,7 +480,7 @@ class Checker:
         """When an incident may end whose last message has arrived then."""
         calm = settled_at + (IN_PEACE if self._never else CALM)
         must_return = self.incident.mode is Mode.SENDER and self._last_trouble < math.inf
-        return max(calm, self._last_trouble + RETURNED_WITHIN) if must_return else calm
+        return max(calm, self._must_return_from() + RETURNED_WITHIN) if must_return else calm
 
     def _is_done(self, story: Story) -> bool:
         if self.incident.mode is Mode.SENDER:

@@ -28,7 +28,15 @@ from .network import GIVE_UP_AFTER
 
 OF_THE_WORKER = (*OF_SPARK, *OF_CONTROL, Kind.KEY_REFUSED)
 """Faults that a pump alone does not have."""
-WITH_OWN_GENERATORS = (Kind.ORDER, Kind.FOREIGN, Kind.FRAGMENT, Kind.GONE, Kind.KNOWN_ID, *OF_THE_JVM)
+WITH_OWN_GENERATORS = (
+    Kind.ORDER,
+    Kind.ORDER_OF_SENDS,
+    Kind.FOREIGN,
+    Kind.FRAGMENT,
+    Kind.GONE,
+    Kind.KNOWN_ID,
+    *OF_THE_JVM,
+)
 OF_THE_PUMP = tuple(kind for kind in Kind if kind not in (*OF_THE_WORKER, *WITH_OWN_GENERATORS))
 SIDES = ("contoso", "contoso-dr")
 BROKER_FAULTS: tuple[tuple[str, str, str, str], ...] = (
@@ -439,7 +447,19 @@ def _ordered(seed: int, rng: random.Random) -> Incident:
     return replace(incident, messages=tuple(messages), keeps_order=True, sent_before=frozenset())
 
 
+def _ordered_sends(seed: int, rng: random.Random) -> Incident:
+    """An incident of senders, whose messages have sessions with an order."""
+    incident, sessions = _of_senders(seed, rng), rng.choice((1, 4, 20))
+    times = sorted(message.at for message in incident.messages)
+    messages = tuple(
+        replace(message, number=number, at=at, session=f"s{rng.randrange(sessions)}")
+        for number, (message, at) in enumerate(zip(incident.messages, times, strict=True))
+    )
+    return replace(incident, messages=messages, keeps_order=True)
+
+
 GENERATORS = {
+    Kind.ORDER_OF_SENDS: _ordered_sends,
     Kind.ORDER: _ordered,
     Kind.THROTTLE: _throttled,
     Kind.FRAGMENT: _with_a_fragment_down,

@@ -72,6 +72,8 @@ class Kind(StrEnum):
     GONE = "the namespace is gone"
     ORDER = "the order of sessions"
     """Not in the list of faults: a generator for the incidents in which sessions have an order (D21)."""
+    ORDER_OF_SENDS = "the order of sends"
+    """Nor this one: the order from the sender on."""
     KNOWN_ID = "an id that is known from elsewhere"
     """Not in the list of faults: the plan of the replays has it (`Elsewhere`)."""
 

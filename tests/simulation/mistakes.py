@@ -5,6 +5,7 @@ Each is a context manager: inside it the product makes the mistake.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -24,6 +25,7 @@ from syphon.control.totals import QueueAttempt, Totals
 from syphon.model import Faulted, Outcome, Result, SyphonError
 from syphon.sender.entity_state import PrimaryEntity
 from syphon.sender.send_flow import SendFlow
+from syphon.sender.shared_failover import Failover
 from syphon.servicebus import LinkState, MessageState, Namespace, Peeked, RawSender, Sent
 from syphon.servicebus.frame_socket import FrameSocket
 from syphon.transfer import Congestion, Doorbell, DuplicateWindows, Listener, Replay
@@ -721,4 +723,40 @@ def tries_a_destination_with_a_message_that_has_to_wait() -> Iterator[None]:
 @of_order(Mode.PUMP, 360)
 def fills_the_window_with_messages_that_wait() -> Iterator[None]:
     with replaced(QueueOrder, "held", lambda *_: None):
+        yield
+
+
+# --- the order of sessions, from the sender on ------------------------------------------------------------------------
+
+
+@mistake_in(Mode.SENDER, kind=Kind.ORDER_OF_SENDS)
+def returns_to_the_primary_before_the_backlog_is_empty() -> Iterator[None]:
+    original = Failover.return_in_order
+
+    def return_in_order(self: Failover, entity: PrimaryEntity, _: int | None, ping_began: float) -> bool:
+        if entity.ordered is not None:
+            entity.ordered.in_flight = 0
+        return original(self, entity, self.sends_to_backlog(entity), ping_began)
+
+    with replaced(Failover, "return_in_order", return_in_order):
+        yield
+
+
+@mistake_in(Mode.SENDER, kind=Kind.ORDER_OF_SENDS)
+def sends_a_session_to_several_backlog_queues() -> Iterator[None]:
+    turns = itertools.count()
+    with replaced(Failover, "queue_of", lambda self, *_: self._all_queues[next(turns) % len(self._all_queues)]):
+        yield
+
+
+@mistake_in(Mode.SENDER, kind=Kind.ORDER_OF_SENDS)
+def overlooks_messages_that_were_sent_during_the_check_of_the_backlog() -> Iterator[None]:
+    original = Failover.return_in_order
+
+    def return_in_order(self: Failover, entity: PrimaryEntity, begun: int | None, ping_began: float) -> bool:
+        if entity.ordered is not None and begun is not None:
+            begun, entity.ordered.in_flight = entity.ordered.begun, 0
+        return original(self, entity, begun, ping_began)
+
+    with replaced(Failover, "return_in_order", return_in_order):
         yield

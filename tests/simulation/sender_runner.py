@@ -21,12 +21,14 @@ from azure.servicebus.exceptions import (
 from syphon.amqp import Properties, data_section, properties_bytes
 from syphon.amqp.frames import BATCH_FORMAT
 from syphon.backlog import QueueName
-from syphon.model import DestinationBusy, Interrupted, RetryPolicy, SyphonError
+from syphon.model import DestinationBusy, EntityPath, Interrupted, RetryPolicy, SyphonError
 from syphon.sender import BothSidesFailed, PairOptions
 from syphon.sender.entity_state import PrimaryEntity
+from syphon.sender.pairing import names
 from syphon.sender.send_flow import (
     CreateBacklogBatch,
     Delay,
+    FindInBacklog,
     FlowStep,
     SendFlow,
     SendPing,
@@ -36,10 +38,10 @@ from syphon.sender.send_flow import (
     watch_entity,
 )
 from syphon.sender.shared_failover import BacklogQueuePool, Failover
-from syphon.servicebus import RawSender
+from syphon.servicebus import RawSender, peek
 
 from .checker import PING_ID
-from .connections import simulated_namespace
+from .connections import connect_and_wait, simulated_namespace
 from .incident import FAILOVER, OPERATION_TIMEOUT, PING, SimulatedMessage
 from .threads import SimulatedProcess
 from .worker_runner import WorkerRunner
@@ -147,7 +149,8 @@ class SimulatedSender:
         process, checker = self._runner.process, self._world.checker
         for message in sorted(self._messages, key=lambda message: message.at):
             process.runtime.event().wait(message.at - self._world.time.now)
-            payload = properties_bytes(Properties(message_id=message.id)) + data_section(b"x" * message.size)
+            properties = Properties(message_id=message.id, group_id=message.session)
+            payload = properties_bytes(properties) + data_section(b"x" * message.size)
             flow = self._flow.send(lambda payload=payload: [payload], 1, self._flow.deadline(None))  # type: ignore[misc]
             try:
                 execute(flow, lambda step, payload=payload: self._do(step, payload))  # type: ignore[misc]
@@ -205,6 +208,8 @@ class SenderRunner(WorkerRunner):
             allow_short_timeouts=True,
             failover_interval=timedelta(seconds=FAILOVER),
             ping_primary_interval=timedelta(seconds=PING),
+            session_order=world.incident.keeps_order,
+            session_order_wait=timedelta(hours=1),
             on_change=lambda change: world.note("sender:", change),
         )
         queues = [QueueName(path) for path in world.queues]
@@ -222,11 +227,20 @@ class SenderRunner(WorkerRunner):
     def _do(self, step: FlowStep) -> Any:
         if isinstance(step, Delay):
             return self.process.runtime.event().wait(max(step.seconds, SHORTEST))
+        if isinstance(step, FindInBacklog):
+            return self._is_in_backlog(step)
         assert isinstance(step, SendPing)  # a watch has no other steps
         link = SimulatedLink(self.process, "contoso", step.path)
         ping = properties_bytes(Properties(message_id=PING_ID)) + data_section(b"")
         link.send(ping, 0, step.timeout)
         return link._drop()
+
+    def _is_in_backlog(self, step: FindInBacklog) -> bool:
+        connection, key = connect_and_wait(self.process, "contoso-dr"), EntityPath.of(step.path).key
+        try:
+            return any(names(message.payload, key) for queue in step.queues for message in peek(connection, queue))
+        finally:
+            connection.close()
 
     def end(self) -> None:
         super().end()

@@ -32,6 +32,12 @@ def test_no_incident_breaks_the_order_of_sessions() -> None:  # D21
     assert summary.runs == ORDERED_RUNS
 
 
+def test_no_incident_breaks_the_order_of_sends() -> None:  # X10, D21
+    summary = run_many(0, ORDERED_RUNS, kind=Kind.ORDER_OF_SENDS)
+    assert summary.failed == {}
+    assert summary.runs == ORDERED_RUNS
+
+
 @pytest.mark.parametrize("name", REGRESSIONS)
 def test_an_incident_that_once_failed_breaks_no_promise_any_more(name: str) -> None:
     with quietly():

@@ -67,6 +67,7 @@ class SimulatedWorker:
             budget=SlotBudget(incident.slots),
             lease=self.lease,
             is_paused=lambda _: False,
+            one_slot_per_queue=world.incident.keeps_order and world.incident.seed % 2 == 0,
             background=self._in_the_background,
             now=world.clock.now,
         )

@@ -229,6 +229,8 @@ class PairDrain:
 
     def _slots(self, most: int) -> int:
         """How many slots a job gets: more for a deep backlog. The counts may be wrong; one slot is always correct."""
+        if self.pair.session_order is not None:
+            return 1  # others would wait for it (D21)
         most = min(most, self._options.slots or most)
         return max(1, min(most, sum(queue.left for queue in self.open_queues) // PER_SLOT))
 

@@ -7,14 +7,24 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from azure.servicebus import ServiceBusMessage
 
 import syphon
 from syphon.worker import DrainProgress
-from tests.support.processes import HAS_RECEIVED, EmulatedPair, aliased, emulated_pair, parent_of, python_workers
+from tests.support.processes import (
+    HAS_RECEIVED,
+    EmulatedPair,
+    Running,
+    aliased,
+    emulated_pair,
+    parent_of,
+    python_workers,
+)
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -153,3 +163,35 @@ def test_a_ledger_that_cannot_be_written_stops_no_transfer_and_is_reported(pair:
     assert result["account"]["forwarded"] == 100
     assert "cannot be written" in result["ledger_error"]
     assert pair.arrived("orders") == Counter(f"m{number}" for number in range(100))
+
+
+def test_sessions_keep_their_order_when_the_worker_and_its_slots_are_killed(pair: EmulatedPair) -> None:  # X10, D21
+    config, sessions = pair.config(pair={"session_order": True, "rate": 500}), 50
+    worker = pair.worker(config=config)
+    pair.put([with_session(number, number % sessions) for number in range(MESSAGES)])
+    for share in (0.2, 0.5):
+        eventually(partial(has_moved, pair, share), what=partial(getattr, worker, "said"))
+        kill(worker)
+        worker = pair.worker(config=config)
+    eventually(lambda: len(pair.arrived("orders")) == MESSAGES, what=lambda: worker.said, within=120)
+    assert worker.stop()[0] == 0
+    seen: dict[int, list[int]] = {}
+    for name in pair.arrived("orders"):  # in the order of their first copies
+        seen.setdefault(int(name[1:]) % sessions, []).append(int(name[1:]))
+    assert seen == {session: list(range(session, MESSAGES, sessions)) for session in range(sessions)}
+
+
+def kill(worker: Running) -> None:
+    for pid in python_workers(worker):
+        os.kill(pid, signal.SIGKILL)
+    worker.process.kill()
+    worker.process.wait()
+
+
+def has_moved(pair: EmulatedPair, share: float) -> bool:
+    return len(pair.arrived("orders")) > share * MESSAGES
+
+
+def with_session(number: int, session: int) -> ServiceBusMessage:
+    properties: dict[str | bytes, Any] = {"x-ms-path": "orders", "x-ms-sessionid": f"s{session}"}
+    return ServiceBusMessage("x", message_id=f"m{number}", application_properties=properties)

@@ -22,9 +22,9 @@ from syphon.config import (
     exposes_keys,
     load_config,
 )
-from syphon.model import TimeToLive
+from syphon.model import SessionOrder, TimeToLive
 from syphon.model.errors import DestinationDisabled, DestinationMissing, MessageTooLarge, NotAllowedByEntity
-from syphon.transfer.pump_options import PERMANENT
+from syphon.transfer.pump_options import PERMANENT, PumpOptions
 from syphon.yaml_settings import SettingsError, parse
 
 EXAMPLE = Path(__file__).parents[3] / "config.example.yaml"
@@ -602,3 +602,18 @@ def test_settings_are_not_changed_later() -> None:
     side = SideSettings(namespace="a.example")
     with pytest.raises(ValidationError):
         side.namespace = "b.example"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("written", "order"), [("true", SessionOrder.KEPT), ("false", None), ("strict", SessionOrder.STRICT)]
+)
+def test_the_order_of_sessions_is_a_setting_of_a_pair(
+    tmp_path: Path, written: str, order: SessionOrder | None
+) -> None:  # X10
+    (pair,) = load(tmp_path, f"{SMALLEST}    session_order: {written}\n").pairs
+    assert PumpOptions.for_pair(pair).session_order is order
+
+
+def test_another_order_of_sessions_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"session_order.*true, false or strict"):
+        load(tmp_path, f"{SMALLEST}    session_order: sometimes\n")

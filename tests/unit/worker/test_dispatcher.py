@@ -111,7 +111,7 @@ class Running:
 
 
 class Scene:
-    def __init__(self, most_slots: int = 2) -> None:
+    def __init__(self, most_slots: int = 2, one_slot_per_queue: bool = False) -> None:
         self.now = 1000.0
         self.paused = set[str]()
         self.listening = Listening()
@@ -133,6 +133,7 @@ class Scene:
             lease=LEASE,
             is_paused=self.paused.__contains__,
             background=self._start,
+            one_slot_per_queue=one_slot_per_queue,
             now=lambda: self.now,
         )
 
@@ -294,6 +295,14 @@ def test_a_second_slot_starts_only_when_every_slot_is_saturated(scene: Scene) ->
     assert scene.listening.armed == []  # the other slot serves it
     second.ends_service(FIRST, Ended.QUIET)
     assert scene.listening.armed == [(FIRST, False)]
+
+
+def test_with_an_order_of_sessions_no_second_slot_helps_a_saturated_one() -> None:  # D21
+    scene = Scene(one_slot_per_queue=True)
+    scene.rings(FIRST)
+    (job,) = scene.jobs
+    job.reports(busy=10, is_saturated=True)
+    assert len(scene.jobs) == 1
 
 
 def test_what_one_slot_has_deferred_is_looked_for_when_another_one_ends_the_service(scene: Scene) -> None:  # S7
