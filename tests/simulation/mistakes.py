@@ -749,7 +749,7 @@ def sends_a_session_to_several_backlog_queues() -> Iterator[None]:
         yield
 
 
-@mistake_in(Mode.SENDER, kind=Kind.ORDER_OF_SENDS)
+@mistake_in(Mode.SENDER, first=150, kind=Kind.ORDER_OF_SENDS)
 def overlooks_messages_that_were_sent_during_the_check_of_the_backlog() -> Iterator[None]:
     original = Failover.return_in_order
 
