@@ -73,6 +73,8 @@ class OldestMessage(NamedTuple):
     """When it came into the backlog, in milliseconds since 1970; 0 if it does not say it."""
     destination: str | None
     """The path that it names, if it names one."""
+    then: QueueActivity
+    """What the worker had done with the queue by then. When it has moved more, this message is not there any more."""
 
 
 class BacklogCounts:
@@ -154,7 +156,7 @@ class BacklogCounts:
             else:
                 named = destination_of(oldest.payload)
                 enqueued_at = stamps_of(oldest.payload).enqueued_at
-                self.oldest[key] = OldestMessage(enqueued_at, None if named is None else named.name)
+                self.oldest[key] = OldestMessage(enqueued_at, None if named is None else named.name, activity)
 
     def _is_due(self, key: QueueKey, activity: QueueActivity, now: float) -> bool:
         if key not in self._counted_at:

@@ -333,6 +333,8 @@ class PairView:
         left = None if count is None else count.left(activity)
         at_least = found.totals.in_flight + self._history.left(key.queue)
         peeked = backlog_counts.oldest.get(key)
+        if peeked is not None and activity.moved > peeked.then.moved:
+            peeked = None  # slots report what they see
         oldest = earliest(
             self._history.oldest(key.queue),
             _oldest_in_flight(found),

@@ -19,7 +19,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from syphon.config import Config
 from syphon.control.control_server import ControlServer
-from syphon.control.totals import QueueTotals
+from syphon.control.totals import QueueTotals, Totals
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage
 from syphon.ledger.ledger import Ledger
 from syphon.ledger.writer import LedgerWriter
@@ -373,7 +373,7 @@ def prometheus(found: Scene) -> str:
 
 
 def test_an_outage_that_meets_an_idle_worker_shows_the_backlog_its_age_growth_and_destinations(
-    emulator: BackgroundEmulator,
+    emulator: BackgroundEmulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # X7
     with scene(emulator) as found:
         eventually(lambda: not found.not_ready())
@@ -403,6 +403,13 @@ def test_an_outage_that_meets_an_idle_worker_shows_the_backlog_its_age_growth_an
 
         found.back("contoso")
         eventually(lambda: not found.not_ready())
+        assert found.look().outlook.oldest == queue.oldest, "it waits until a slot has moved it"
+        assert found.observer._observed is not None
+        control_server = found.observer._observed.control_server
+        accepted = Stats({"orders": DestinationStats("orders", forwarded=20)})
+        moved = QueueTotals(Totals(received=20, forwarded=20), accepted)
+        monkeypatch.setattr(control_server, "queue_totals", lambda: {QueueKey("contoso", QUEUE): moved})
+        assert found.look().pairs[0].queues[0].oldest is None
         clock += COUNT_HELD_UP_EVERY
         found.look()
         counts.count()
