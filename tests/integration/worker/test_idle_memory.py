@@ -56,7 +56,7 @@ def test_an_idle_worker_is_small_before_its_first_message_and_after_its_last(tmp
         worker = pair.worker(config=pair.config(pipeline={"idle_shutdown": "2s"}))
         assert megabytes(worker) <= PROMISED
         pair.put([aliased(number, "orders") for number in range(100)])
-        worker.until("Spark has stopped")
+        worker.until("Spark has stopped", within=400)  # a start, a job and a stop of Spark
         eventually(lambda: not worker.descendants(), what=lambda: worker.descendants())
         assert len(pair.arrived("orders")) == 100
         assert megabytes(worker) <= PROMISED

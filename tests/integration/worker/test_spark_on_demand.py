@@ -18,6 +18,8 @@ from tests.support.processes import STOPPED_WITHIN, EmulatedPair, Running, alias
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.timeout(600)]
+LONG = 400
+"""Seconds for a start, a job and a stop of Spark, on the busiest machine."""
 SOON = {"idle_shutdown": "2s"}
 
 
@@ -49,7 +51,7 @@ def state(worker: Running) -> str:
 
 def arrives(pair: EmulatedPair, worker: Running, number: int) -> None:
     pair.put([aliased(number, "orders")])
-    eventually(lambda: f"m{number}" in pair.arrived("orders"), what=lambda: worker.said, within=180)
+    eventually(lambda: f"m{number}" in pair.arrived("orders"), what=lambda: worker.said, within=LONG)
 
 
 def count(worker: Running, words: str) -> int:
@@ -57,7 +59,7 @@ def count(worker: Running, words: str) -> int:
 
 
 def has_said(worker: Running, words: str, times: int) -> None:
-    eventually(lambda: count(worker, words) >= times, what=lambda: worker.said, within=180)
+    eventually(lambda: count(worker, words) >= times, what=lambda: worker.said, within=LONG)
 
 
 def ends_in_time(worker: Running) -> None:
@@ -103,7 +105,7 @@ def test_a_spark_that_does_not_start_is_critical_and_messages_wait_until_it_does
     assert found["spark"]["failing_since"] is not None
     assert list(pair.in_backlog(0)) == ["m1"]
     java.repair()
-    eventually(lambda: "m1" in pair.arrived("orders"), what=lambda: worker.said, within=180)
+    eventually(lambda: "m1" in pair.arrived("orders"), what=lambda: worker.said, within=LONG)
     eventually(lambda: not status(worker)["problems"], what=lambda: status(worker))
     ends_in_time(worker)
 
@@ -115,7 +117,7 @@ def test_a_jvm_that_is_killed_while_it_starts_is_started_again(pair: EmulatedPai
     for pid in eventually(lambda: jvms(worker), what=lambda: worker.said):
         os.kill(pid, signal.SIGKILL)
     worker.until("starting Spark again in")
-    eventually(lambda: "m1" in pair.arrived("orders"), what=lambda: worker.said, within=180)
+    eventually(lambda: "m1" in pair.arrived("orders"), what=lambda: worker.said, within=LONG)
     ends_in_time(worker)
 
 
@@ -124,11 +126,11 @@ def test_a_jvm_that_is_killed_in_the_middle_of_a_job_is_started_again_and_nothin
 ) -> None:
     worker = pair.worker(config=pair.config(pipeline=SOON, pair={"rate": 200}))
     pair.put([aliased(number, "orders") for number in range(1000)])
-    eventually(lambda: len(pair.arrived("orders")) > 100, what=lambda: worker.said, within=180)
+    eventually(lambda: len(pair.arrived("orders")) > 100, what=lambda: worker.said, within=LONG)
     for pid in jvms(worker):
         os.kill(pid, signal.SIGKILL)
     worker.until("Spark's JVM was killed by signal 9 (SIGKILL)")
-    eventually(lambda: len(pair.arrived("orders")) == 1000, what=lambda: worker.said, within=180)
+    eventually(lambda: len(pair.arrived("orders")) == 1000, what=lambda: worker.said, within=LONG)
     has_said(worker, "Spark has stopped", 1)
     ends_in_time(worker)
     assert not list((pair.folder / "ledger" / "open").glob("*.json")), "the job that was cut off is on record"
