@@ -424,8 +424,8 @@ def _escaped(text: str) -> str:
     )
 
 
-_WARNING = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d (?:WARN|ERROR|FATAL) (.+)")
-"""A line of Spark's log, as it is set up by default."""
+_WARNING = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d (?:WARN|ERROR|FATAL) (?!FairSchedulableBuilder:)(.+)")
+"""A line of Spark's log, as it is set up by default. Spark warns of each scheduler pool that no file describes."""
 
 
 class _Stderr:

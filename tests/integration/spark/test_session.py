@@ -168,7 +168,9 @@ def test_a_job_keeps_the_group_the_tags_and_the_description_of_its_caller(spark:
 
 def test_what_spark_warns_of_is_a_warning_here(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
     jvm: Any = spark.sparkContext._jvm
-    logger = jvm.org.apache.logging.log4j.LogManager.getLogger("org.apache.spark.Cluster")
+    loggers = jvm.org.apache.logging.log4j.LogManager
+    loggers.getLogger("org.apache.spark.scheduler.FairSchedulableBuilder").warn("a pool that no file describes")
+    logger = loggers.getLogger("org.apache.spark.Cluster")
     logger.warn("no resources")
     logger.error("an executor is lost")
     eventually(lambda: "an executor is lost" in caplog.text)
