@@ -1,6 +1,6 @@
 """The time budget: every timeout, interval and deadline of the product, in seconds, except the emulator's.
 
-`tests/unit/test_time_budget.py` asserts what must be shorter than what; docs/design.md shows it (D25). Not here are the
+`tests/unit/test_time_budget.py` asserts what must be shorter than what; D25 says how to print it. Not here are the
 settings of an operator (`syphon.config`), the steps of an ending (`syphon.control`), and the parameters of congestion
 control, which tune a control loop and limit no wait.
 """
