@@ -264,10 +264,9 @@ def test_ctrl_c_stops_a_drain_in_order(pair: EmulatedPair, server: ConnectServer
 
 
 def test_the_code_of_the_documents_works_as_printed(pair: EmulatedPair, server: ConnectServer) -> None:
-    section = (ROOT / "docs" / "spark.md").read_text().partition("## Spark Connect\n")[2]
-    blocks = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
-    assert ["sc://localhost:15002" in block for block in blocks] == [True, True]
-    printed = "\n".join(blocks)
+    section = (ROOT / "docs" / "clusters.md").read_text().partition("## Spark Connect\n")[2].partition("\n## ")[0]
+    (printed,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    assert "sc://localhost:15002" in printed
     pair.put([aliased(number, "orders") for number in range(3)])
     pair.config("config.yaml")
     process = run_script(pair, "printed", printed.replace("sc://localhost:15002", server.url))
