@@ -1,24 +1,13 @@
-"""Backlog queues and backlog messages: names, provisioning, checks, aliasing, restoring, previews, dead letters."""
+"""Backlog queues and backlog messages: names, provisioning, checks, aliasing, restoring, previews, dead letters.
+
+What needs the settings file is loaded when it is first used: an application that sends has no such file.
+"""
+
+from typing import TYPE_CHECKING
+
+from syphon.lazy_exports import lazy_exports
 
 from .backlog_message import PATH_LIMIT, BrokerStamps, TraceContext, stamps_of, trace_context
-from .check import Finding, PreflightCheck, preflight_checks, secondary_administration, stranded_backlogs
-from .dead_letter_edit import NO_EDIT, BadEdit, LetterEdit, message_id_of, with_message_id
-from .dead_letters import (
-    BadLine,
-    DeadLetter,
-    DeadLetterFilter,
-    DeadLetterSearch,
-    FiledLetter,
-    Group,
-    NotPutBack,
-    dead_letter_path,
-    fingerprint,
-    grouped,
-    letter_line,
-    put_back,
-    read_dead_letters,
-    read_line,
-)
 from .dotnet_times import FOREVER, iso_duration
 from .message_aliases import NotForBacklog, to_backlog
 from .preview import MessagePreview, PreviewRules, expiry_warning, preview_message
@@ -41,6 +30,48 @@ from .queues import (
     select_queues,
 )
 from .restoration import Restored, Unrestorable, UnrestorableReason, destination_of, restore
+
+if TYPE_CHECKING:
+    from .check import Finding, PreflightCheck, preflight_checks, secondary_administration, stranded_backlogs
+    from .dead_letter_edit import NO_EDIT, BadEdit, LetterEdit, message_id_of, with_message_id
+    from .dead_letters import (
+        BadLine,
+        DeadLetter,
+        DeadLetterFilter,
+        DeadLetterSearch,
+        FiledLetter,
+        Group,
+        NotPutBack,
+        dead_letter_path,
+        fingerprint,
+        grouped,
+        letter_line,
+        put_back,
+        read_dead_letters,
+        read_line,
+    )
+else:
+    _MODULES = {
+        "check": ("Finding", "PreflightCheck", "preflight_checks", "secondary_administration", "stranded_backlogs"),
+        "dead_letter_edit": ("NO_EDIT", "BadEdit", "LetterEdit", "message_id_of", "with_message_id"),
+        "dead_letters": (
+            "BadLine",
+            "DeadLetter",
+            "DeadLetterFilter",
+            "DeadLetterSearch",
+            "FiledLetter",
+            "Group",
+            "NotPutBack",
+            "dead_letter_path",
+            "fingerprint",
+            "grouped",
+            "letter_line",
+            "put_back",
+            "read_dead_letters",
+            "read_line",
+        ),
+    }
+    __getattr__ = lazy_exports(__name__, _MODULES)
 
 __all__ = [
     "BadEdit",

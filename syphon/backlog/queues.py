@@ -11,12 +11,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import NamedTuple, NewType
+from typing import TYPE_CHECKING, NamedTuple, NewType
 
-from syphon.config import PairSettings
 from syphon.model import BACKLOG_MARK, EntityPath, PathPatterns, SyphonError, first_label, never_a_destination
 
 from .dotnet_times import FOREVER, iso_duration
+
+if TYPE_CHECKING:
+    from syphon.config import PairSettings
 
 QueueName = NewType("QueueName", str)
 

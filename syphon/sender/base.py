@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 from abc import ABC, abstractmethod
@@ -28,6 +27,8 @@ from .sender_links import SenderLinkState
 from .shared_failover import Failover
 
 if TYPE_CHECKING:
+    import asyncio
+
     from .embedded import EmbeddedSyphon
 
 ClientT = TypeVar("ClientT", bound=Any)

@@ -7,12 +7,13 @@ through OpenTelemetry, and this module has all of their names; without a meter p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, TypeAlias
-
-from opentelemetry.metrics import MeterProvider, get_meter
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from .close_coupling import PairSideState
 from .error_classes import brief
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
 
 # --- events ------------------------------------------------------------------------------------------------------
 
@@ -122,6 +123,8 @@ class SenderMetrics:
     """The metrics of one pair."""
 
     def __init__(self, pair: str, provider: MeterProvider | None = None) -> None:
+        from opentelemetry.metrics import get_meter  # a quarter of the time in which this package is imported
+
         meter = get_meter("syphon.sender", meter_provider=provider)
         self._pair = pair
         self._messages = meter.create_counter(MESSAGES, "{message}", "Messages accepted, by side: primary or backlog.")

@@ -8,7 +8,6 @@ gives. An application that has none uses queues that others have made.
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import inspect
 import logging
@@ -16,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from azure.core.credentials import AccessToken
 from azure.servicebus import ServiceBusClient
@@ -57,6 +56,9 @@ from syphon.servicebus import (
 from syphon.time_budget import PAIRING_ANSWER_WITHIN, PARTITIONED_TIMEOUT
 
 from .pair_options import BadOptions, PairOptions
+
+if TYPE_CHECKING:
+    import asyncio
 
 log = logging.getLogger(__name__)
 
@@ -147,6 +149,8 @@ class BlockingCredential:
         async def ask() -> AccessToken:
             token: AccessToken = await self._credential.get_token(*scopes, **options)
             return token
+
+        import asyncio  # the sync API has no use for it
 
         return asyncio.run_coroutine_threadsafe(ask(), self._loop).result(PAIRING_ANSWER_WITHIN)
 

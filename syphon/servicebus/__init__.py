@@ -1,4 +1,11 @@
-"""Service Bus over the network: connections, raw senders and receivers, administration, and pairs of namespaces."""
+"""Service Bus over the network: connections, raw senders and receivers, administration, and pairs of namespaces.
+
+What needs the settings file is loaded when it is first used: an application that sends has no such file.
+"""
+
+from typing import TYPE_CHECKING
+
+from syphon.lazy_exports import lazy_exports
 
 from .administration import (
     Administration,
@@ -12,7 +19,6 @@ from .administration import (
 )
 from .connection import Backoff, Connection, largest_accepted, try_receiver, try_sender
 from .data_plane_administration import DataPlaneAdministration
-from .factory import administration_of, client_of, connected, namespace_of
 from .links import (
     PING_TYPE,
     Arrival,
@@ -51,6 +57,11 @@ from .sdk_clients import (
 )
 from .sdk_private_names import check_contract
 from .sdk_sockets import explain
+
+if TYPE_CHECKING:
+    from .factory import administration_of, client_of, connected, namespace_of
+else:
+    __getattr__ = lazy_exports(__name__, {"factory": ("administration_of", "client_of", "connected", "namespace_of")})
 
 __all__ = [
     "TOKENS_PER_REQUEST",
