@@ -274,7 +274,8 @@ class PairView:
         if listener is not None:
             for queue in worker.queues:
                 for path, waiting in listener.waiting(queue).items():
-                    found[queue, path] = waiting
+                    if waiting.messages:
+                        found[queue, path] = waiting
         return found
 
     def _named(

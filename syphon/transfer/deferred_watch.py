@@ -44,7 +44,8 @@ class PeekWatch:
         self.is_scanning = True
         """Whether it has not come to the end of the queue."""
         self.waiting: dict[str, WaitingMessages] = {}
-        """The deferred messages by destination (its key). Other threads may copy it."""
+        """The deferred messages by destination (its key). It counts 0 if they may only become deferred, by a transfer.
+        Other threads may copy it."""
         self._queue = queue
         self._now = now
         self._gate = gate
@@ -100,15 +101,12 @@ class PeekWatch:
             self.forget()
         return Ring.DEFERRED if any(map(self._gate.can_move, self.waiting)) else None
 
-    def add(self, payload: bytes) -> None:
-        """Notes a message that its owner has just deferred."""
+    def add(self, payload: bytes, messages: int = 1) -> None:
+        """Notes a message that its owner has just deferred; with 0 `messages`: one that a transfer may defer."""
         path = self._gate.destination_of(payload)
-        key = "" if path is None else path.key
-        known, enqueued_at = self.waiting.get(key), stamps_of(payload).enqueued_at
-        if known is None:
-            self.waiting[key] = WaitingMessages(1, enqueued_at)
-        else:
-            self.waiting[key] = WaitingMessages(known.messages + 1, min(known.oldest, enqueued_at))
+        key, enqueued_at = "" if path is None else path.key, stamps_of(payload).enqueued_at
+        known = self.waiting.get(key, WaitingMessages(0, enqueued_at))
+        self.waiting[key] = WaitingMessages(known.messages + messages, min(known.oldest, enqueued_at))
 
     def close(self) -> None:
         """Closes the link."""
@@ -140,14 +138,13 @@ class PeekWatch:
             number = message.sequence_number
             if message.state is not MessageState.SCHEDULED and number not in self._seen:
                 is_deferred = message.state is MessageState.DEFERRED
-                if self._gate.is_worth_a_job(self._queue, message.payload):
-                    if is_deferred:
-                        self.add(message.payload)
+                is_worth_a_job = self._gate.is_worth_a_job(self._queue, message.payload)
+                if is_deferred or not is_worth_a_job:  # a transfer may defer it, and no scan would come to it again
+                    self.add(message.payload, messages=int(is_deferred))
+                if is_worth_a_job:
                     self.is_scanning = True  # the transfer may have to leave it, or the next one
                     self._next = number
                     return Ring.DEFERRED if is_deferred else Ring.NEW
-                if is_deferred:  # else: it is deferred when it is received
-                    self.add(message.payload)
             if self._is_partitioned:
                 self._seen.add(number)
         if page:

@@ -379,4 +379,20 @@ REGRESSIONS = {
         lock=5.0,
         window=20,
     ),
+    # Seed 503451: a scan passed the first message of the second queue, whose destination backed off, and found the next
+    # one. The transfer that this began deferred the first, and the listener did not see it for six hours.
+    "a message for a disabled destination before one that starts a slot": Incident(
+        28,
+        ("orders", "billing"),
+        (
+            SimulatedMessage(0, "orders", 2.5),
+            SimulatedMessage(1, "billing", 2.0, queue=1),
+            SimulatedMessage(2, "orders", 6.5, queue=1),
+            SimulatedMessage(3, "billing", 6.5, queue=1),
+        ),
+        (SimulatedFault(Kind.DISABLED, 1.0, 9.0, "contoso", "orders"),),
+        mode=Mode.WORKER,
+        queues=2,
+        lock=60.0,
+    ),
 }

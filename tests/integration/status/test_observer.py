@@ -223,6 +223,7 @@ def test_deferred_messages_that_the_listener_knows_of_are_shown_for_as_long_as_t
         eventually(lambda: not bell._watch.is_scanning)
         worker.backoffs.record([DestinationBackoff("orders", 600, "full", 1)])
         bell._watch.waiting["orders"] = WaitingMessages(1000, 1_700_000_000_000)
+        bell._watch.waiting["billing"] = WaitingMessages(0, 1_700_000_000_000)  # it knows of none that is deferred
         status = found.look().pairs[0]
         (destination,) = status.destinations
         assert (destination.path, destination.state, destination.left) == ("orders", "backing_off", 1000)

@@ -166,6 +166,20 @@ def test_those_that_a_transfer_has_deferred_are_found_without_reading_the_others
     assert watched.count(Kind.PEEK) <= peeks + 2
 
 
+def test_what_a_transfer_defers_after_a_scan_has_passed_it_rings_after_the_back_off(watched: WatchedQueue) -> None:
+    watched.put("dead", "news")
+    watched.fails("dead", seconds=30)
+    watched.bell.arm(True)
+    watched.until(lambda: watched.rings == [Ring.NEW])
+    with watched.namespaces.client("contoso-dr").get_queue_receiver(BACKLOG) as transfer:
+        for settle in (transfer.defer_message, transfer.complete_message):
+            (message,) = transfer.receive_messages(1, max_wait_time=20)
+            settle(message)
+    watched.arm()
+    watched.advance(30)
+    assert watched.rings == [Ring.NEW, Ring.DEFERRED]
+
+
 def test_a_destination_with_deferred_messages_gets_no_ring_for_each_new_one(watched: WatchedQueue) -> None:  # S7
     """Its back-off is over, and a ping will show whether it is available: the new message would be received twice."""
     watched.defer("dead")
