@@ -31,6 +31,8 @@ MOST_COPIES = 4
 
 UNDISTURBED = 40.0
 """Seconds within which every message arrives if nothing fails, over the slowest network, on links that stay open."""
+LEASE = 60.0
+"""Seconds of a lease, if the incident does not say it."""
 BETWEEN_CHECKS = 0.6
 """Seconds between two looks of a pump at the locks of its messages."""
 GRACE = 5.0
@@ -526,9 +528,13 @@ class Checker:
             self.fail(f"slow: {len(stories)} messages at {rate:.0f}/s took {last:.0f} s, and {most:.0f} are enough")
         receives = sum(story.received for story in stories)
         # At the end of a lease a slot releases what it cannot send within seconds: at least a hundred are in flight.
-        leases = 1 + last / 60.0
+        leases = 1 + self._leases(last)
         if receives > 1.1 * len(stories) + leases * self.incident.slots * 100:
             self.fail(f"received again: {receives} receives of {len(stories)} messages")
+
+    def _leases(self, seconds: float) -> float:
+        """How many leases of a slot, one after another, end within so many seconds."""
+        return seconds / (self.incident.lease or LEASE)
 
     def _check_isolation(self) -> None:
         """One fragment of a destination that is down does not delay the messages of the others."""
@@ -558,5 +564,7 @@ class Checker:
         if any(fault.how.startswith("lose-lock") for fault in self.incident.faults):
             return  # a message whose lock is lost as soon as it is received comes at once, again and again
         most = 3 + lived / self.incident.lock + 2 * len(self.failures)
+        if any(fault.kind is Kind.THROTTLE or "busy" in fault.how for fault in self.incident.faults):
+            most += self._leases(lived)  # each may release it at its end, see `_check_throughput`
         if story.received > most:
             self.fail(f"{story.message.id} was received {story.received}×, and {most:.0f} can be explained")

@@ -395,4 +395,15 @@ REGRESSIONS = {
         queues=2,
         lock=60.0,
     ),
+    # Seed 504413: the checker did not know that leases which end release what a throttled service takes later.
+    "a throttled primary, and leases that end before it takes all": Incident(
+        29,
+        ("orders", "billing"),
+        _messages(150, "orders", "billing"),
+        (SimulatedFault(Kind.THROTTLE, 0.0, 60.0, "contoso", number=1),),
+        mode=Mode.WORKER,
+        lock=60.0,
+        window=100,
+        lease=15.0,
+    ),
 }
