@@ -194,9 +194,8 @@ class PairedClientBase(ABC, Generic[ClientT, ReceiverT, PairedSenderT]):
             self._start_grace()
         else:
             self._end_clients()
+            self.closing.set()  # before anyone hears of the end, and calls
         self.failover.report(SideEnded(state))
-        if has_ended:
-            self.closing.set()
 
     def _end_clients(self) -> None:
         """Ends the clients of the sides that are faulted: the application's own senders and receivers raise, too (C1).

@@ -168,9 +168,9 @@ def test_a_primary_whose_key_is_revoked_faults_the_pair(
     eventually(paired.clock.waits)
     paired.clock.advance(5)
     eventually(lambda: client.state.secondary.status is NamespaceStatus.FAULTED)
+    eventually(lambda: [side for side, _ in ended(paired)] == ["primary", "secondary"])
     with pytest.raises(PairFaulted, match="credentials were refused"):
         client.get_queue_sender("orders")
-    eventually(lambda: [side for side, _ in ended(paired)] == ["primary", "secondary"])
 
 
 def test_a_secondary_whose_key_is_revoked_faults_the_pair(

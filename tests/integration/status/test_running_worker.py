@@ -381,6 +381,7 @@ def test_an_outage_shows_on_the_page_and_so_does_the_drain_after_it_and_health_s
     eventually(lambda: stage.ask("/readyz") == (200, "ok\n"))
     page.get_by_text("unreachable", exact=True).wait_for(state="detached")
     queue, drained = row(page, stage.site.backlog(0)), row(page, "drained")
+    page.locator("summary", has_text="backlog queues").click()
     queue.get_by_text("working", exact=True).wait_for()
     eventually(lambda: 0 < shown(drained, "Forwarded") < MANY)
     eventually(lambda: shown(queue, "Per second") > 0)

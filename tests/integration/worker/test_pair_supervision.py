@@ -253,15 +253,15 @@ def test_a_pair_is_set_up_again_only_when_its_old_slots_have_ended(
 ) -> None:  # C2
     may_end = threading.Event()
     run = SlotsInThreads.run
+
+    def run_slowly(*arguments: Any, **named: Any) -> JobResult:
+        result = run(*arguments, **named)
+        if not may_end.is_set():
+            may_end.wait()
+        return result
+
+    monkeypatch.setattr(SlotsInThreads, "run", run_slowly)
     with scene(tmp_path) as found:
-
-        def run_slowly(*arguments: Any, **named: Any) -> JobResult:
-            result = run(*arguments, **named)
-            if not may_end.is_set():
-                may_end.wait()
-            return result
-
-        monkeypatch.setattr(SlotsInThreads, "run", run_slowly)
         found.start()
         found.put("two", "a")
         eventually(lambda: found.slots.running["two"])
