@@ -87,7 +87,7 @@ RELEASE_TURN = 0.2
 HELD_CHECK_FIRST = 0.5
 """A peek shows whether a message has gone that a session waits for."""
 HELD_CHECK_EVERY = 5.0
-"""The same after several checks in vain: each doubles the time."""
+"""The longest time between two such peeks: each that shows no change doubles it."""
 HELD_WARNING_AFTER = 65.0
 """Sessions have waited for longer than a lock lasts."""
 DEFERRED_RETRY_AFTER = 5.0

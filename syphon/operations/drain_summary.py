@@ -264,7 +264,7 @@ def _way_out(waiting: Sequence[WaitingDestination]) -> str:
     verb, one = "is waiting" if count == 1 else "are waiting", len(stuck) == 1
     return (
         f" {plural(count, 'message')} {verb} for {names}{more}: create or enable the entity and drain again, "
-        # Without a destination it would give up all that are missing, also those that nobody has looked at.
+        # Without a destination it would give up all that are missing, also those that the operator has not seen.
         f"or dead-letter them with --give-up {words} --destination {_quoted(stuck[0].path) if one else 'NAME'}."
     )
 

@@ -139,7 +139,7 @@ class QueueTransfer:
         """Whether what is received has made the service answer busy since the last call.
 
         A refused request about locks counts only with `is_receiving_much`: otherwise other clients, or requests like
-        it, have used up the credits, and to receive less would help nobody.
+        it, have used up the credits, and receiving less would change nothing.
         """
         was_busy = self._was_busy or (self._was_request_refused and is_receiving_much)
         self._was_busy = self._was_request_refused = False

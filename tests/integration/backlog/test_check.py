@@ -263,7 +263,7 @@ def test_the_right_to_send_is_tried_or_called_unknown_if_the_settings_name_no_de
 
 
 def test_messages_in_queues_of_another_name_of_the_primary_are_a_warning(emulator: BackgroundEmulator) -> None:  # P4
-    """The sender's `primary_name` differs from the pair's: nobody listens to what it sends in an outage."""
+    """The sender's `primary_name` differs from the pair's: no pair listens to what it sends in an outage."""
     make(emulator, "contoso-dr", DOCUMENTED, replace(DOCUMENTED, name="other/x-servicebus-transfer/3"))
     assert not [finding for finding in found(pair(emulator)) if "other/" in finding.text], "it is empty"
     with (

@@ -212,7 +212,7 @@ def test_a_receiver_creates_a_topic_with_its_subscription(creating: RunningNames
 
 
 def test_a_sender_to_a_name_of_topics_creates_one(creating: RunningNamespace) -> None:
-    send(creating.connection_string, "nobody listens", to="News-today")
+    send(creating.connection_string, "unheard", to="News-today")
     assert [topic.name for topic in creating.namespace.topics()] == ["News-today"]
 
 
