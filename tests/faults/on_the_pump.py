@@ -195,9 +195,6 @@ class ServerBusy(EmulatorFault):
         },
     )
 
-    def has_taken_effect(self, running: Running) -> bool:
-        return super().has_taken_effect(running) and "destination orders answered busy" in running.said
-
     def heal(self) -> None:
         tries = self.site.times_struck(self.side, self.fault_id) or 0
         most = 16 + self.seconds / 10  # the sends in flight at first; then one in ten seconds (S5)

@@ -59,7 +59,7 @@ def main(options: dict[str, Any]) -> int:
         permanent=PERMANENT | {type(error_named(name, "")) for name in options.get("give_up", ())},
     )
     pump = Pump(secondary, primary, record, bounds)
-    pump.serve(queue, deferred=True)  # as when a worker starts: an earlier process may have deferred messages
+    pump.serve(queue)
     pump.rate = options.get("rate")
     signal.signal(signal.SIGTERM, lambda *_: pump.stop())
     print("ready", file=sys.stderr, flush=True)
@@ -69,7 +69,7 @@ def main(options: dict[str, Any]) -> int:
         for _ in pump.turns():
             served = pump.queues[queue]
             if not served.is_served and served.ended is Ended.PRIMARY_UNREACHABLE:
-                pump.serve(queue, deferred=True)  # as a worker does: the primary may take long to return
+                pump.serve(queue)  # as a worker does: the primary may take long to return
             elif not served.is_served:
                 pump.stop()
             for name, side in ((PRIMARY, primary), (SECONDARY, secondary)):

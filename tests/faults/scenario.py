@@ -245,7 +245,7 @@ def drain_backlog(place: Site, permanent: frozenset[type[SyphonError]] = PERMANE
         try:
             pump = Pump(secondary, primary, lambda outcome: None, options)  # noqa: ARG005
             for queue in place.backlog_names:
-                pump.serve(queue)
+                pump.serve(queue, deferred=True)
             tally = pump.run()
         finally:
             secondary.close()
