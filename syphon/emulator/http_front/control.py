@@ -1,7 +1,7 @@
 """The emulator's own routes under /$emulator/: counters, faults, outages, the clock, entities and messages.
 
-They also work during an outage. Everybody on the machine can use them, as AMQP without a token lets nobody do: so
-messages need a key, and so does every change that a page wants to make.
+They also work during an outage. They need no token, and any local user can reach them: so reading messages needs a
+key, and so does every change that a page makes.
 """
 
 from __future__ import annotations

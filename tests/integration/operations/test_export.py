@@ -192,7 +192,7 @@ class LinkLostOnArrival(Removal):
 
 @pytest.mark.parametrize("is_refused", [False, True])
 def test_a_removal_counts_only_what_the_service_has_confirmed(bench: Bench, is_refused: bool) -> None:  # X4
-    """The link is lost before the completion. The management node is asked for it, and may refuse."""
+    """The link is lost before the completion, which then goes to the management node. That may refuse it."""
     bench.bury(aliased("one", "orders", "m1"), reason="r")
     if is_refused:
         lost = Fault(Action.ERROR, Operation.MANAGE, f"{FIRST}/{DEAD}", condition="com.microsoft:message-lock-lost")
