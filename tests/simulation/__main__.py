@@ -37,7 +37,7 @@ def main() -> int:
     kind = Kind.ORDER if given.ordered else Kind.ORDER_OF_SENDS if given.ordered_sends else None
     began = time.monotonic()
     if given.results is not None:
-        summary = run_recorded(given.results, seed, runs or 10**9, given.processes, seconds)
+        summary = run_recorded(given.results, seed, runs or 10**9, given.processes, seconds, kind)
     else:
         summary = run_many(seed, runs, seconds, kind=kind)
     took = time.monotonic() - began

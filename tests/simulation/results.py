@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 
+from .incident import Kind
 from .run import Summary, run_many
 
 CHUNK = 100
@@ -150,14 +151,19 @@ def locked(file: Path) -> Iterator[None]:
 # --- running ----------------------------------------------------------------------------------------------------------
 
 
-def run_recorded(file: Path, first: int, runs: int, processes: int, seconds: float | None) -> Summary:
-    """Runs the seeds of a range that are not on record yet, and records them. Returns what it has run."""
+def run_recorded(
+    file: Path, first: int, runs: int, processes: int, seconds: float | None, kind: Kind | None = None
+) -> Summary:
+    """Runs the seeds of a range that are not on record yet, and records them. Returns what it has run.
+
+    A kind has a file of its own: its seeds make other incidents.
+    """
     version, until = current_version(), None if seconds is None else time.monotonic() + seconds
     fork = multiprocessing.get_context("fork")  # it need not import everything again
     answers: list[Connection] = []
     for number in range(processes):
         answer, told = fork.Pipe(duplex=False)
-        share = Share(file, (first, first + runs), version, number, processes, until)
+        share = Share(file, (first, first + runs), version, number, processes, until, kind)
         fork.Process(target=_run_share, args=(share, told), daemon=True).start()
         told.close()
         answers.append(answer)
@@ -176,6 +182,7 @@ class Share(NamedTuple):
     number: int
     processes: int
     until: float | None
+    kind: Kind | None
 
     def chunks(self) -> Iterator[Range]:
         for chunk in chunks(self.wanted, Record.read(self.file).ranges):
@@ -190,7 +197,7 @@ def _run_share(share: Share, told: Connection) -> None:
         for chunk in share.chunks():
             if os.getppid() != parent or (share.until is not None and time.monotonic() > share.until):
                 break
-            summary = run_many(chunk[0], chunk[1] - chunk[0], most_failures=CHUNK)
+            summary = run_many(chunk[0], chunk[1] - chunk[0], most_failures=CHUNK, kind=share.kind)
             with locked(share.file):
                 record = Record.read(share.file)
                 record.add(share.version, chunk, summary)
