@@ -87,6 +87,8 @@ class Traffic(BaseModel):
 class SlotReport(BaseModel):
     """What one attempt of a slot has done so far."""
 
+    model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+
     pair: str
     job: str
     slot: int
@@ -105,6 +107,8 @@ class SlotReport(BaseModel):
     """Destinations that had failed, and are available."""
     traces: tuple[BatchTrace, ...] = ()
     """Batches that were settled since the previous report."""
+    rows: tuple[bytes, ...] = ()
+    """Files of the ledger that the driver has not confirmed. It may get one twice."""
     is_accepting: bool = True
     """It can be handed another queue."""
     is_saturated: bool = False

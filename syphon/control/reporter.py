@@ -6,7 +6,9 @@ It has a thread of its own: the pump must not wait for the driver, and the drive
 from __future__ import annotations
 
 import http.client
+from collections import deque
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Protocol
 
 from syphon.model import SyphonError
@@ -25,6 +27,8 @@ from .protocol import (
     signature,
 )
 
+MOST_ROWS = 4 * 1024 * 1024
+"""Bytes of rows in one report: a report must not exceed the size that the control server accepts."""
 NO_ANSWER = (OSError, http.client.HTTPException, ValueError)
 """Raised when a report does not arrive, or its answer is not valid."""
 
@@ -99,6 +103,8 @@ class Reporter:
         """The last order. Another thread reads it."""
         self._sent = 0
         """The number of the last report."""
+        self._rows: deque[bytes] = deque()
+        """Files of the ledger that the driver has not confirmed. The slot appends, the reporter's thread removes."""
         self._now = runtime.now
         self._over = runtime.event()
         self._heard_at = runtime.now()
@@ -116,12 +122,20 @@ class Reporter:
             ) from None
         self._thread.start()
 
-    def end(self) -> None:
-        """Sends the last report of this attempt."""
+    def send_rows(self, file: bytes) -> bool:
+        """Sends a file of the ledger with one of the next reports. Returns whether it is small enough for that."""
+        if len(file) > MOST_ROWS:
+            return False
+        self._rows.append(file)
+        return True
+
+    def end(self) -> list[bytes]:
+        """Sends the last report of this attempt. Returns the rows that the driver has not confirmed."""
         self._over.set()
         self._thread.join()
         self._exchange(hold=0.0)
         self._control.close()
+        return list(self._rows)
 
     def _run(self) -> None:
         pause = REPORT_EVERY
@@ -144,5 +158,12 @@ class Reporter:
     def _post(self, hold: float) -> SlotOrder:
         report = self._report()
         self._sent += 1
-        report.hold, report.number = hold, self._sent
-        return self._control.post(report)
+        report.hold, report.number, report.rows = hold, self._sent, self._next_rows()
+        order = self._control.post(report)
+        for _ in report.rows:
+            self._rows.popleft()
+        return order
+
+    def _next_rows(self) -> tuple[bytes, ...]:
+        sizes = accumulate(map(len, list(self._rows)))
+        return tuple(file for file, size in zip(list(self._rows), sizes, strict=False) if size <= MOST_ROWS)

@@ -150,6 +150,8 @@ class SlotControl:
         self._heard: dict[AttemptKey, float] = {}
         self._jobs: dict[str, dict[str, HandOver]] = {}
         """The open jobs, and the queues that the slots of each serve."""
+        self._rows: dict[str, list[bytes]] = {}
+        """The files of the ledger that slots of open jobs have sent."""
         self._stopped: set[str] = set()
         self._killed: set[QueueKey] = set()
         """Queues of which a slot was killed."""
@@ -201,6 +203,11 @@ class SlotControl:
         running = (key for key, report in self._reports.items() if key.job == job and not report.finished)
         return max((self._heard[key] + DRIVER_SILENCE for key in running), default=0.0)
 
+    def rows_of(self, job: str) -> list[bytes]:
+        """The files of the ledger that slots of an open job have sent, those of killed slots too. One may be twice."""
+        with self._lock:
+            return list(self._rows.get(job, ()))
+
     def close_job(self, job: str) -> list[SlotReport]:
         """Ends a job and returns its reports.
 
@@ -208,6 +215,7 @@ class SlotControl:
         """
         with self._lock:
             self._jobs.pop(job, None)
+            self._rows.pop(job, None)
             self._stopped.discard(job)
             keys = [key for key in self._reports if key.job == job]
             for key in keys:
@@ -336,7 +344,9 @@ class SlotControl:
                     for key, earlier in self._reports.items():
                         if (key.job, key.slot) == (report.job, report.slot) and key.attempt < report.attempt:
                             self._note_killed(earlier)
-                self._reports[report.key] = report.model_copy(update={"traces": ()})
+                if report.rows:
+                    self._rows.setdefault(report.job, []).extend(report.rows)
+                self._reports[report.key] = report.model_copy(update={"traces": (), "rows": ()})
                 self._heard[report.key] = self._now()
                 self._has_reported.notify_all()
                 for each in (each for key, each in self._reports.items() if key.job == report.job):

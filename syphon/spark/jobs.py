@@ -59,7 +59,7 @@ class JobResult:
 
     @property
     def killed(self) -> tuple[SlotReport, ...]:
-        """Attempts that were killed: their rows are lost, their counters are known."""
+        """Attempts that were killed: their last rows are lost, their counters are known."""
         return tuple(report for report in self.reports if not report.finished)
 
     @property
@@ -160,6 +160,7 @@ class Jobs:
         """Puts the end of a job on record: of one whose Spark is lost, too, if this process outlives it."""
         if ended.spark_error:
             self._control_server.settle_job(job, JOB_SETTLES_WITHIN)
+        files = list(dict.fromkeys([*self._control_server.rows_of(job), *files]))  # equal files are one, sent twice
         reports = tuple(self._control_server.close_job(job))
         self._ledger_writer.close_job(job, files, [row for report in reports for row in _attempts(report)])
         return replace(ended, reports=reports)

@@ -1,8 +1,9 @@
 """A slot: one pump that serves backlog queues of one pair, as a task of a Spark job runs it (D15).
 
 Spark ships this module to executors. A slot opens its own pair of namespaces, moves messages of the queues that the
-driver hands to it until they are quiet or its lease ends, reports to the driver about once per second, and yields its
-outcomes packed as small files of the ledger. Messages never leave the process: neither into the JVM, nor into a
+driver hands to it until they are quiet or its lease ends, and reports to the driver about once per second. Its outcomes
+are packed as small files of the ledger: the driver gets them with its reports, and the last ones as the task's result.
+Messages never leave the process: neither into the JVM, nor into a
 shuffle, nor into a log (D2, D3).
 
 Spark's Python daemon preloads this module, so nothing here may import pyspark, pyarrow or pandas at module level:
@@ -35,7 +36,7 @@ from syphon.control import (
 from syphon.ledger import Origin, packed_file
 from syphon.model import MOST_DESTINATIONS, Durations, EntityPath, Faulted, Outcome, Stats, SyphonError
 from syphon.servicebus import RUNTIME, NamespaceStatus, Pair, Runtime, SideFault, namespace_of
-from syphon.time_budget import COUNTED_AFTER, SATURATED_AFTER
+from syphon.time_budget import COUNTED_AFTER, ROWS_SENT_EVERY, SATURATED_AFTER
 from syphon.transfer import Congestion, DestinationBackoff, Pump, PumpOptions, QueueTransfer
 
 Task: TypeAlias = Callable[[Iterable[int]], Iterator[bytes]]
@@ -164,6 +165,8 @@ class Slot:
         self._counted = 0
         """How many of these are in the statistics."""
         self._counted_at = 0.0
+        self._unconfirmed: list[bytes] = []
+        """Rows that were sent to the driver, which has not confirmed them."""
         self._pair = namespaces or Pair(
             namespace_of(pair.primary, pair.primary_entity),
             namespace_of(pair.secondary, assignment.queues[0].queue),
@@ -202,11 +205,16 @@ class Slot:
             self._serve(handed)
 
     def rows(self) -> Iterator[bytes]:
-        """Moves messages, and yields what happened to them, packed."""
+        """Moves messages, and yields what happened to them, packed, as far as the driver has not confirmed it."""
+        sent_at = self._runtime.now()
         with closing(self.turns()) as turns:
             for _ in turns:
-                if len(self._outcomes) >= ROWS:
-                    yield self._next_rows()
+                is_due = self._runtime.now() - sent_at >= ROWS_SENT_EVERY
+                if len(self._outcomes) >= ROWS or (is_due and self._outcomes):
+                    sent_at, file = self._runtime.now(), self._next_rows()
+                    if not self._reporter.send_rows(file):
+                        yield file
+        yield from self._unconfirmed
         while self._outcomes:
             yield self._next_rows()
 
@@ -234,7 +242,7 @@ class Slot:
         self._close()
         self._report.finished, self._report.fault = True, fault
         self._report.error = "" if error is None else str(error)
-        self._reporter.end()
+        self._unconfirmed = self._reporter.end()
 
     def _turned(self) -> None:
         """Does what is due between two turns of the pump."""

@@ -82,6 +82,16 @@ def test_a_task_of_an_open_job_is_told_to_go_on_and_is_counted(server: ControlSe
     assert server.live_reports() == []
 
 
+def test_rows_arrive_as_they_are_and_are_kept_until_the_job_is_closed(server: ControlServer) -> None:  # D9
+    file = bytes(range(256))
+    server.open_job("j")
+    report(server, slot_report().model_copy(update={"rows": (file,)}))
+    assert server.rows_of("j") == [file]
+    assert [found.rows for found in server.live_reports()] == [()]
+    server.close_job("j")
+    assert server.rows_of("j") == []
+
+
 def test_a_task_whose_job_is_over_is_told_to_stop_and_not_counted(server: ControlServer) -> None:
     server.open_job("j")
     server.close_job("j")

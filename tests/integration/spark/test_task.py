@@ -30,6 +30,7 @@ from syphon.emulator import (
 )
 from syphon.model.errors import NotAuthorized
 from syphon.model.outcomes import Outcome, Stats
+from syphon.spark import task
 from syphon.spark.task import Slot, SlotAssignment
 from syphon.transfer.pump_options import PumpOptions
 
@@ -120,7 +121,7 @@ def test_the_driver_hears_of_a_slot_however_many_destinations_its_messages_name(
     put(emulator, *(f"{'𝒙' * 240}{number}" for number in range(700)))
     busy = Fault(Action.ERROR, Operation.ATTACH, condition="com.microsoft:server-busy")
     emulator.call(lambda: emulator["contoso"].namespace.faults.add(busy))
-    rows = counted(slot(emulator, server.address).rows())
+    rows = counted(server, slot(emulator, server.address).rows())
     (report,) = server.close_job("j")
     assert report.finished
     assert report.started_at <= report.reported_at <= time.time() * 1000
@@ -138,7 +139,7 @@ def test_the_five_second_rule_holds_in_a_slot_as_well(
     emulator.call(lambda: emulator["contoso"].namespace.faults.add(silent))
     running = slot(emulator, server.address)
     primary, secondary = running._pair.sides
-    rows = counted(during(running, lambda: primary.fault(NotAuthorized("the key was refused"))))
+    rows = counted(server, during(running, lambda: primary.fault(NotAuthorized("the key was refused"))))
     (report,) = server.close_job("j")
     assert hung.struck == 1
     assert "the key was refused" in str(secondary.reason)
@@ -147,9 +148,20 @@ def test_the_five_second_rule_holds_in_a_slot_as_well(
     assert (report.fault.side, report.fault.denied, rows) == ("primary", True, 1)
 
 
-def counted(files: Iterable[bytes]) -> int:
-    """How many outcomes the files of a slot hold."""
-    return sum(pq.read_metadata(pa.BufferReader(file)).num_rows for file in files)
+def test_a_slot_sends_its_rows_while_it_works_and_yields_what_the_driver_has_not_confirmed(
+    emulator: BackgroundEmulator, server: ControlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:  # D9
+    """If it is killed, Spark has nothing of it: the driver has what it has sent."""
+    monkeypatch.setattr(task, "ROWS_SENT_EVERY", 0.0)
+    put(emulator, *["orders"] * 300)
+    assert counted(server, slot(emulator, server.address).rows()) == 300
+    assert server.rows_of("j")
+
+
+def counted(server: ControlServer, files: Iterable[bytes]) -> int:
+    """How many outcomes a slot has recorded: those that it yields, and those that it has sent."""
+    every = dict.fromkeys([*files, *server.rows_of("j")])  # the files first: meanwhile the slot works
+    return sum(pq.read_metadata(pa.BufferReader(file)).num_rows for file in every)
 
 
 def during(running: Slot, strike: Callable[[], None]) -> Iterator[bytes]:

@@ -11,10 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 from azure.servicebus import ServiceBusMessage
 
 import syphon
+from syphon.time_budget import ROWS_SENT_EVERY
 from syphon.worker import DrainProgress
 from tests.support.processes import (
     HAS_RECEIVED,
@@ -58,7 +60,8 @@ def check(pair: EmulatedPair) -> int:
 def test_a_python_worker_that_is_killed_is_replaced_and_the_drain_goes_on(pair: EmulatedPair) -> None:
     pair.put([aliased(number, "orders") for number in range(MESSAGES)])
     drain = pair.drain("--json", "--rate", "300")
-    eventually(lambda: drain.progress().get("moved", 0) > 200, what=lambda: drain.said)
+    sent_by_then = int(300 * ROWS_SENT_EVERY)
+    eventually(lambda: drain.progress().get("moved", 0) > sent_by_then + 450, what=lambda: drain.said)
     killed = python_workers(drain)
     assert killed
     for pid in killed:
@@ -71,6 +74,8 @@ def test_a_python_worker_that_is_killed_is_replaced_and_the_drain_goes_on(pair: 
     balance = account["forwarded"] + account["dead_lettered"] + account["left"] + account["unaccounted"]
     assert account["received"] == balance
     assert account["possible_duplicates"] >= check(pair)
+    rows = pq.read_table(pair.folder / "ledger" / "transfers", columns=["attempt"])["attempt"].to_pylist()
+    assert rows.count(0) >= sent_by_then, "the driver has the rows that the killed slot had sent"
 
 
 def test_deferred_messages_survive_a_killed_worker(pair: EmulatedPair) -> None:

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from syphon.control.protocol import SlotOrder, SlotReport
-from syphon.control.reporter import DriverUnreachable, Reporter
+from syphon.control.reporter import MOST_ROWS, DriverUnreachable, Reporter
 from syphon.servicebus import Runtime
 from syphon.time_budget import DRIVER_SILENCE, REPORT_EVERY, SHORTEST_REPORT_PAUSE
 
@@ -21,6 +21,7 @@ class Driver:
         self.log: list[str] = []
         self.holds: list[float] = []
         self.numbers: list[int] = []
+        self.rows: list[tuple[bytes, ...]] = []
         self.pauses: list[float] = []
         self.silences = 0
         self.answers: list[SlotOrder | Exception] = []
@@ -39,6 +40,7 @@ class Driver:
 
     def post(self, report: SlotReport) -> SlotOrder:
         self.log.append("post")
+        self.rows.append(report.rows)
         self.holds.append(report.hold)
         self.numbers.append(report.number)
         answer = self.answers.pop(0) if self.answers else SlotOrder()
@@ -143,6 +145,18 @@ def test_the_last_report_is_sent_when_the_thread_has_ended_and_is_the_last_one()
     assert driver.log == ["over", "join", "post", "close"]
     assert driver.holds[-1] == 0.0  # the slot does not wait for news
     assert driver.numbers == [1, 2, 3, 4]
+
+
+def test_rows_are_sent_until_the_driver_has_confirmed_them_and_what_it_has_not_is_left_to_spark() -> None:  # D9
+    driver = Driver()
+    driver.answers = [NO_ANSWER, SlotOrder(), SlotOrder(), NO_ANSWER]
+    large = b"l" * (MOST_ROWS - 1)
+    assert all(driver.reporter.send_rows(file) for file in (b"1", b"2", large))
+    driver.turn(3)
+    assert driver.rows == [(b"1", b"2"), (b"1", b"2"), (large,)], "no report is too large"
+    assert driver.reporter.send_rows(b"3")
+    assert driver.reporter.end() == [b"3"]
+    assert not driver.reporter.send_rows(b"l" * (MOST_ROWS + 1))
 
 
 def test_an_unreachable_driver_does_not_hold_up_the_end() -> None:

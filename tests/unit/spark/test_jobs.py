@@ -33,6 +33,7 @@ class Scene:
         self.closed: list[tuple[str, Sequence[bytes], Sequence[Attempt]]] = []
         self.tasks: Callable[[], list[bytes]] = lambda: ROWS
         self.is_spark_lost = False
+        self.sent: list[bytes] = []
         counted = QueueReport(queue=QUEUE, counters=Counters(received=3, forwarded=3))
         self.report = SlotReport(
             pair=PAIR.name,
@@ -52,6 +53,7 @@ class Scene:
             open_job=self.open_control,
             settle_job=self.settle_control,
             close_job=self.close_control,
+            rows_of=lambda _: self.sent,
         )
         writer = SimpleNamespace(open_job=self.open_record, close_job=self.close_record)
         self.jobs = Jobs(cast(Any, None), cast(Any, control), cast(Any, writer))
@@ -108,6 +110,14 @@ def test_a_job_that_spark_gives_up_is_closed_with_what_its_attempts_had_counted(
     assert [each.counters.received for each in attempts] == [3]
     assert "Spark gave up a job" in result.spark_error
     assert not result.is_cancelled
+
+
+def test_rows_that_slots_have_sent_are_on_record_once_however_the_job_ends(scene: Scene) -> None:  # D9
+    scene.sent = [b"sent", b"sent", *ROWS]
+    scene.run()
+    scene.tasks = fail
+    scene.run()
+    assert [files for _, files, _ in scene.closed] == [[b"sent", *ROWS]] * 2
 
 
 def test_a_job_that_loses_spark_stays_open(scene: Scene) -> None:  # D17
