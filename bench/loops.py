@@ -145,7 +145,7 @@ def _drain(task: Task, watch: Watch, slots: int) -> None:
     """A Spark job with so many slots. The start of Spark does not count."""
     from syphon.config import Config
     from syphon.control import HandOver
-    from syphon.worker.engine import running_engine
+    from syphon.worker.start_stop import running_engine
 
     with tempfile.TemporaryDirectory() as folder:
         pair = {

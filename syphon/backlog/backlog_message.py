@@ -2,7 +2,7 @@
 
 The aliases are application properties that keep what the message cannot have in the backlog (M1). A backlog queue has
 no sessions and must keep a message however long the outage lasts. So the sender's failover moves session id, time to
-live and scheduled time into application properties, and adds the path of its destination. `message_aliases`
+live and scheduled time into application properties, and adds the path of its destination. `aliasing`
 does that; `restoration` is the exact inverse (M2).
 
 Two things about the sender's message cannot be seen in a backlog message, so the pair of `x-ms-path` notes them in its

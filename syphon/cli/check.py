@@ -14,9 +14,9 @@ import click
 from syphon.model import ExitCode, Extra
 from syphon.time_budget import WAIT_SILENTLY
 
-from .output import FindingLine, finding_lines, show_findings, silence_sdk_logs
 from .shared_options import config_option, load_settings
 from .signals import interruptible
+from .tables import FindingLine, finding_lines, show_findings, silence_sdk_logs
 
 if TYPE_CHECKING:
     from syphon.backlog import Finding, PreflightCheck

@@ -16,9 +16,9 @@ from syphon.time_budget import SHOWN_WITHIN
 from syphon.worker import DrainOptions
 
 from .backlog_queues import warn_of_stranded
-from .output import say, show_table, shown_queues
 from .shared_options import config_option, load_settings, needs_spark, options_from
 from .signals import interruptible, stop_on_signal
+from .tables import say, show_table, shown_queues
 
 if TYPE_CHECKING:
     from syphon.backlog import SelectedQueue

@@ -9,7 +9,7 @@ import click
 
 from syphon.model import ExitCode, SyphonError, plural, printable, volume
 
-from .output import say, say_renames, show_table
+from .tables import say, say_renames, show_table
 
 if TYPE_CHECKING:
     from syphon.backlog import SelectedQueue

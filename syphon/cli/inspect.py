@@ -11,8 +11,8 @@ import click
 from syphon.model import ExitCode, SyphonError, volume
 
 from .backlog_queues import queue_options, report_unreachable, selected_queues, warn_of_stranded
-from .output import say, say_renames, show_table
 from .shared_options import config_option, load_settings, needs_spark
+from .tables import say, say_renames, show_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -14,9 +14,9 @@ import click
 
 from syphon.model import ExitCode
 
-from .output import finding_lines, show_findings, silence_sdk_logs
 from .shared_options import config_option, load_settings
 from .signals import interruptible
+from .tables import finding_lines, show_findings, silence_sdk_logs
 
 if TYPE_CHECKING:
     from syphon.backlog import ProvisionedQueue

@@ -20,7 +20,7 @@ from syphon.ledger import (
 )
 from syphon.model import duration, utc_time, volume
 
-from .output import say, show_table, shown_queues, terminal_width
+from .tables import say, show_table, shown_queues, terminal_width
 
 MOST_LINES = 20
 SLOWEST = 5

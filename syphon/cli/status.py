@@ -16,7 +16,7 @@ import click
 
 from syphon.model import duration, plural, printable
 
-from .output import WIDE, say, show_table, shown_queues, terminal_width
+from .tables import WIDE, say, show_table, shown_queues, terminal_width
 from .worker_client import NoAnswer, WorkerClient, find_worker, worker_options
 
 if TYPE_CHECKING:

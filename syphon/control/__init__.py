@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from .shutdown_budget import Ending as Ending
     from .shutdown_budget import Shares as Shares
     from .shutdown_budget import Step as Step
-    from .slot_orders import RateLimit as RateLimit
-    from .slot_orders import SlotControl as SlotControl
-    from .slot_orders import Traced as Traced
+    from .slot_control import RateLimit as RateLimit
+    from .slot_control import SlotControl as SlotControl
+    from .slot_control import Traced as Traced
     from .totals import QueueAttempt as QueueAttempt
     from .totals import QueueTotals as QueueTotals
     from .totals import Totals as Totals
@@ -39,7 +39,7 @@ else:
         "reporter": ("ControlClient", "HttpControlClient", "Reporter"),
         "control_server": ("ControlServer",),
         "shutdown_budget": ("Ending", "FAULTED", "STOPPED", "Shares", "Step"),
-        "slot_orders": ("RateLimit", "SlotControl", "Traced"),
+        "slot_control": ("RateLimit", "SlotControl", "Traced"),
         "totals": ("QueueAttempt", "QueueTotals", "Totals"),
     }
     __all__ = exported_names(_MODULES)

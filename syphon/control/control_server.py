@@ -34,7 +34,7 @@ from .protocol import (
     is_made_with,
     signature,
 )
-from .slot_orders import PauseState, SlotControl, no_progress
+from .slot_control import PauseState, SlotControl, no_progress
 
 LARGEST_REPORT = 16 * 1024 * 1024
 

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from .backlog_frames import ledger as ledger
     from .backlog_frames import looking as looking
     from .backlog_frames import summary as summary
-    from .query_guard import VIEW as VIEW
-    from .query_guard import BadQuery as BadQuery
-    from .query_guard import answer_query as answer_query
-    from .query_guard import asking as asking
+    from .backlog_sql import VIEW as VIEW
+    from .backlog_sql import BadQuery as BadQuery
+    from .backlog_sql import answer_query as answer_query
+    from .backlog_sql import asking as asking
     from .source import ServiceBusDataSource as ServiceBusDataSource
     from .source import SparkTooOld as SparkTooOld
     from .source import register_source as register_source
 else:
     _MODULES = {
-        "query_guard": ("BadQuery", "VIEW", "answer_query", "asking"),
+        "backlog_sql": ("BadQuery", "VIEW", "answer_query", "asking"),
         "backlog_frames": (
             "DeadLetterPreview",
             "DestinationSummary",

@@ -6,7 +6,6 @@ them from there to the primary.
 `syphon.sender` is the sync API, `syphon.sender.aio` the asyncio API. Both behave the same.
 """
 
-from .close_coupling import PairSideState, PairState
 from .error_classes import (
     BothSidesFailed,
     PairFaulted,
@@ -17,6 +16,7 @@ from .error_classes import (
 )
 from .events import Change, EntityFailedOver, EntityPinged, EntityReturned, QueueTakenBack, QueueTakenOut, SideEnded
 from .pair_options import BadOptions, PairOptions
+from .pair_state import PairSideState, PairState
 from .send_calls import NOT_CANCELLABLE
 from .sync import PairedClient, PairedSender, pair
 

@@ -26,10 +26,10 @@ from syphon.time_budget import CLOSE_WITHIN
 
 from .aio_links import AioSenderLink, close_sender
 from .base import PairedClientBase, PairedSenderBase, check_timeout, embedded_syphon, left_after_waiting
-from .close_coupling import Side
 from .entity_state import PrimaryEntity
 from .error_classes import SenderClosed
 from .pair_options import PairOptions
+from .pair_state import Side
 from .pairing import (
     NamespaceClient,
     administration_details,

@@ -16,11 +16,11 @@ from azure.servicebus import ServiceBusClient
 from syphon.backlog import Provisioned, QueueName
 from syphon.servicebus import ConnectionDetails, NamespaceStatus, refuse_use
 
-from .close_coupling import FindFault, PairCoupling, PairSideState, PairState, Side
 from .entity_state import PrimaryEntity
 from .error_classes import PairFaulted, SenderClosed, UsedAfterFork
 from .events import SideEnded
 from .pair_options import PairOptions
+from .pair_state import FindFault, PairCoupling, PairSideState, PairState, Side
 from .pairing import NamespaceClient, warn_if_partitioned
 from .send_flow import CreateBacklogBatch, Delay, FlowStep, SendFlow, SendToBacklog, UsePrimary
 from .sender_links import SenderLinkState

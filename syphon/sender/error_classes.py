@@ -36,7 +36,7 @@ from syphon.model import (
 )
 from syphon.servicebus import condition_of
 
-from .close_coupling import PairState
+from .pair_state import PairState
 
 # --- errors that a paired sender raises --------------------------------------------------------------------------
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from .close_coupling import PairSideState
 from .error_classes import brief
+from .pair_state import PairSideState
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider

@@ -19,10 +19,10 @@ from syphon.servicebus import ConnectionDetails, connection_details
 from syphon.time_budget import CLOSE_WITHIN
 
 from .base import PairedClientBase, PairedSenderBase, check_timeout, embedded_syphon, left_after_waiting
-from .close_coupling import Side
 from .entity_state import PrimaryEntity
 from .error_classes import SenderClosed
 from .pair_options import PairOptions
+from .pair_state import Side
 from .pairing import NamespaceClient, administration_details, find_fault, is_in_backlog, set_up
 from .send_calls import CancelMessages, CreateBatch, ScheduleMessages, SenderCall, SendMessages, ping_message
 from .send_flow import Delay, FindInBacklog, FlowStep, SendPing, Steps, UsePrimary, watch_entity

@@ -17,6 +17,7 @@ from .administration import (
     QueueCounts,
     QueueInfo,
 )
+from .clocks_and_threads import RUNTIME, Runtime, Wait, wait_for_traffic
 from .connection import Backoff, Connection, largest_accepted, try_receiver, try_sender
 from .data_plane_administration import DataPlaneAdministration
 from .links import (
@@ -40,7 +41,6 @@ from .management_node import (
 from .namespace import Namespace, NamespaceStatus
 from .pair import Pair, SideFault
 from .queue_peek import FIRST_OF_PARTITION, MessageState, Peeked, Peeker, peek, peek_pages, sequence_bounds
-from .runtime import RUNTIME, Runtime, Wait, wait_for_traffic
 from .sdk_clients import (
     CloseWatch,
     ConnectionDetails,

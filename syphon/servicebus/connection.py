@@ -21,8 +21,8 @@ from syphon.time_budget import (
 )
 
 from .cbs_tokens import Tokens
+from .clocks_and_threads import wait_for_traffic
 from .links import LinkState, RawLink, RawReceiver, RawSender
-from .runtime import wait_for_traffic
 from .sdk_sockets import open_socket
 from .wire_session import Wire
 

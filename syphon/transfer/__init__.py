@@ -4,7 +4,7 @@ from .backlog_listener import Listener
 from .backoff_gate import BackoffGate, Gate, OpenGate
 from .congestion import DEFAULT_SHARE, Congestion
 from .dead_letter_replay import NewId, Removal, Replay, ReplayResult
-from .deferred_watch import Ring, WaitingMessages
+from .deferred_scan import Ring, WaitingMessages
 from .destinations import DestinationBackoff
 from .doorbell import Doorbell
 from .duplicate_detection import DuplicateGuard, DuplicateWindows

@@ -14,7 +14,7 @@ from syphon.servicebus import RUNTIME, Connection, Namespace, Pair, Runtime, Sid
 from syphon.time_budget import LISTEN_RETRY_AFTER, LISTENER_TICK, LISTENER_TURN, LONG_POLL
 
 from .backoff_gate import Gate
-from .deferred_watch import Ring, WaitingMessages
+from .deferred_scan import Ring, WaitingMessages
 from .doorbell import Doorbell
 from .pump_options import MOST_QUEUES
 

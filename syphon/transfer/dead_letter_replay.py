@@ -24,13 +24,13 @@ from syphon.model import DestinationDisabled, DestinationMissing, Faulted, Outco
 from syphon.servicebus import RUNTIME, Arrival, Connection, Namespace, Runtime
 from syphon.time_budget import LOCK_DURATION, REPLAY_PATIENCE, REPLAY_QUIET, REPLAY_RELEASE_WITHIN, SEND_ANSWER_WITHIN
 
-from .batches import MessageTransfer
 from .destination import Destination, SendResults
 from .pump import Pump
 from .pump_options import PERMANENT, PumpOptions
 from .queue_transfer import QueueTransfer
 from .route import Route, route_to_backlog
 from .settlement import Ended
+from .unsent import MessageTransfer
 
 WINDOW = 500
 """Messages in flight at a time."""

@@ -29,9 +29,9 @@ from syphon.model import (
 from syphon.servicebus import Connection, LinkState, RawSender, Sent, ping_payload
 from syphon.time_budget import SEND_ANSWER_WITHIN
 
-from .batches import MOST, NO_KEY, Batch, Chosen, MessageTransfer, Unsent, encoded, split
 from .breaker import FAILED_KEYS, Available, BackingOff, Breaker, FailingKeys, Key, Rejecting, State
-from .isolation import ENOUGH, Suspicion, Verdict
+from .connection_suspects import ENOUGH, Suspicion, Verdict
+from .unsent import MOST, NO_KEY, Batch, Chosen, MessageTransfer, Unsent, encoded, split
 
 STUCK, STUCK_AGAIN = 10.0, 1.0
 """Seconds for which messages may stay unsent before they are left in the backlog, which frees the window. The second

@@ -9,14 +9,14 @@ from syphon.model import DestinationBusy, Durations, EntityPath, Renames, error_
 from syphon.servicebus import Connection
 from syphon.time_budget import CHECK_ALL_EVERY
 
-from .batches import Chosen, MessageTransfer
 from .breaker import BUSY_IN_A_ROW, BackingOff, Rejecting
 from .congestion import Congestion
+from .connection_suspects import Isolation
 from .destination import MOST_THROTTLED, Destination, SendResults, WindowShare
-from .isolation import Isolation
 from .ordered_messages import OrderedUnsent
 from .pump_options import PumpOptions
 from .traces import Traces
+from .unsent import Chosen, MessageTransfer
 from .window import RateLimiter
 
 IN_FLIGHT_SHARE = 0.75

@@ -6,7 +6,7 @@ receives it again and forwards it. The doorbell is then silent until it is armed
 
 A message for a destination that backs off is not worth a ring. The doorbell defers it: it is not received again until
 its destination is available, and the messages behind it can be received (S7, D16). Before it receives, the doorbell
-scans for deferred messages by peeking (`PeekWatch`).
+scans for deferred messages by peeking (`DeferredScan`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from syphon.servicebus import Arrival, Backoff, Connection, LinkState, RawReceiv
 from syphon.time_budget import DOORBELL_CALM, DOORBELL_CHECK_EVERY, LONG_POLL
 
 from .backoff_gate import Gate, OpenGate
-from .deferred_watch import PeekWatch, Ring, WaitingMessages
+from .deferred_scan import DeferredScan, Ring, WaitingMessages
 
 MOST = 100
 """The highest credit, after many messages in a row that were not worth a ring."""
@@ -41,7 +41,7 @@ class Doorbell:
         self._now = now
         self._gate = gate or OpenGate()
         self._long_poll = long_poll
-        self._watch = PeekWatch(queue, now, self._gate)
+        self._scan = DeferredScan(queue, now, self._gate)
         self._receiver: RawReceiver | None = None
         self._opened_at = self._again_at = now()
         self._backoff = Backoff()
@@ -54,7 +54,7 @@ class Doorbell:
         """Keeps listening. Returns a ring when a message can be moved. Raises an error of the link."""
         ring = self._receive(connection)
         if ring is None and self.is_armed:
-            ring = self._watch.scan(connection) or self._watch.turn()
+            ring = self._scan.scan(connection) or self._scan.turn()
         if ring is not None:
             self.silence()
         return ring
@@ -76,11 +76,11 @@ class Doorbell:
     def arm(self, scan: bool = False) -> None:
         """Listens again. With `scan` a transfer has left messages: it first scans for those that were deferred."""
         self.is_armed = True
-        self._watch.begin(scan)
+        self._scan.begin(scan)
 
     def rescan(self) -> None:
         """Forgets what it knows of the messages: the gate's answers have changed for messages that it has seen."""
-        self._watch.forget()
+        self._scan.forget()
 
     @property
     def is_silent(self) -> bool:
@@ -90,7 +90,7 @@ class Doorbell:
     @property
     def waiting(self) -> dict[str, WaitingMessages]:
         """The deferred messages that it knows of, by destination. Any thread may ask."""
-        return dict(self._watch.waiting)
+        return dict(self._scan.waiting)
 
     def close(self) -> None:
         """Releases all messages, and closes its links."""
@@ -100,7 +100,7 @@ class Doorbell:
                 receiver.drain()
                 self._release_all(receiver)
             receiver.close()
-        self._watch.close()
+        self._scan.close()
         self.silence()
 
     # --- by receiving --------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class Doorbell:
 
     @property
     def _receives(self) -> bool:
-        return self.is_armed and not self._watch.is_scanning
+        return self.is_armed and not self._scan.is_scanning
 
     def _open(self, connection: Connection) -> RawReceiver | None:
         receiver, now = self._receiver, self._now()
@@ -144,7 +144,7 @@ class Doorbell:
                 worthy.append(arrival)
             else:
                 receiver.defer(arrival)
-                self._watch.add(arrival.payload)
+                self._scan.add(arrival.payload)
                 self._wanted_credit = min(2 * self._wanted_credit, MOST)
         self._release(receiver, worthy)
         receiver.settled.clear()
@@ -152,9 +152,9 @@ class Doorbell:
 
     def _is_worth_a_ring(self, payload: bytes) -> bool:
         """Whether a message can be moved. If its destination has deferred messages, a ping decides about all."""
-        if self._watch.waiting:
+        if self._scan.waiting:
             path = self._gate.destination_of(payload)
-            if path is not None and path.key in self._watch.waiting:
+            if path is not None and path.key in self._scan.waiting:
                 return False
         return self._gate.is_worth_a_job(self.queue, payload)
 

@@ -24,13 +24,13 @@ from syphon.model import (
 from syphon.servicebus import Namespace, wait_for_traffic
 from syphon.time_budget import OPENING_TURN, OWNER_AWAY_AFTER, PUMP_TICK, PUMP_TURN
 
-from .batches import MOST, MessageTransfer
 from .breaker import Available, Rejecting
+from .connection_suspects import MessageKey
 from .destination import Destination, SendResults
 from .destinations import Destinations
-from .isolation import MessageKey
 from .pump_options import PumpOptions
 from .traces import Traces
+from .unsent import MOST, MessageTransfer
 
 
 class OutgoingMessage(MessageTransfer):

@@ -21,13 +21,13 @@ from syphon.model import (
 from syphon.servicebus import Connection, wait_for_traffic
 from syphon.time_budget import PUMP_TICK, PUMP_TURN, REPLAY_PATIENCE
 
-from .batches import MessageTransfer
 from .dead_letter_replay import REFUSED_AT_ONCE, WINDOW
 from .destination import Destination
 from .destinations import Destinations
 from .entity_sender import OutgoingMessage
 from .pump_options import PumpOptions
 from .traces import Traces
+from .unsent import MessageTransfer
 
 FAILED = "The import failed while this line was sent."
 STOPPED = "The import was stopped before it came to this line."

@@ -1,7 +1,7 @@
 """The pending messages of one destination while the order of sessions is kept (D21).
 
-Messages of one session are sent in the order of their sequence numbers, one batch at a time. `QueueOrder` knows which
-one is next; a session whose next message is not here is set aside until that changes.
+Messages of one session are sent in the order of their sequence numbers, one batch at a time. `OrderedSessions` knows
+which one is next; a session whose next message is not here is set aside until that changes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import deque
 
 from syphon.servicebus import RawSender
 
-from .batches import ENVELOPE, SECTION, Batch, Chosen, MessageTransfer, PendingMessages, Unsent
+from .unsent import ENVELOPE, SECTION, Batch, Chosen, MessageTransfer, PendingMessages, Unsent
 
 
 class OrderedMessages(PendingMessages):

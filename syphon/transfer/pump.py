@@ -33,18 +33,18 @@ from syphon.servicebus import (
 )
 from syphon.time_budget import PACED_TURN, PUMP_TICK, PUMP_TURN
 
-from .batches import MessageTransfer
 from .breaker import BackingOff, Rejecting
 from .congestion import Congestion
 from .destination import LOCK_EXPIRES, Destination, SendResults
 from .destinations import DestinationBackoff, Destinations
 from .pump_connections import Sides
 from .pump_options import PERMANENT, PumpOptions
-from .queue_order import QueueOrder, SessionKey
 from .queue_transfer import QueueTransfer
 from .route import Route, from_backlog
+from .session_order import OrderedSessions, SessionKey
 from .settlement import Ended, PumpCounters, wall_clock
 from .traces import Traces
+from .unsent import MessageTransfer
 from .window import RateLimiter, ReceiveLimit, SharedWindow
 
 __all__ = ["PERMANENT", "Ended", "Pump", "PumpOptions", "PumpCounters", "DestinationBackoff"]
@@ -334,7 +334,7 @@ class Pump:
         for transfer in self.destinations.take_unsent(lambda transfer: transfer.is_late):
             self._leave(transfer, Interrupted(LOCK_EXPIRES))
 
-    def _leave_held(self, queue: QueueTransfer, order: QueueOrder) -> None:
+    def _leave_held(self, queue: QueueTransfer, order: OrderedSessions) -> None:
         """Leaves messages that wait for others of their session which are not here, if they need much of the window.
 
         Without credit the others could not come.

@@ -13,14 +13,14 @@ from syphon.model import DestinationBusy, Outcome, Result, SessionOrder, SyphonE
 from syphon.servicebus import Arrival, Connection, LinkState, ManagementLinks, Namespace, Peeked, Settled
 from syphon.time_budget import SETTLED_WITHIN
 
-from .batches import MessageTransfer
-from .deferred import DeferredSource, Movable
+from .deferred_intake import DeferredIntake, Movable
 from .intake import Intake
 from .locks import LockKeeper
 from .pump_options import PumpOptions
-from .queue_order import QueueOrder, SessionKey, session_key
+from .session_order import OrderedSessions, SessionKey, session_key
 from .settlement import Completions, Ended, PumpCounters, Unsettled
 from .traces import Traces
+from .unsent import MessageTransfer
 from .window import Demand
 
 LOCK_MARGIN = 0.1
@@ -61,12 +61,12 @@ class QueueTransfer:
         self.unsettled = Unsettled(queue, record, now, traces, wall)
         self.intake = Intake(source, namespace, options.quiet, now, self._note_busy)
         node = ManagementLinks(source)
-        self.deferred = DeferredSource(node, now, movable)
+        self.deferred = DeferredIntake(node, now, movable)
         self.locks = LockKeeper(node, options.lock, self.unsettled.transfers, self._note_refused_request)
-        self.order: QueueOrder | None = None
+        self.order: OrderedSessions | None = None
         """Which message of each session is next, if the order of sessions is kept."""
         if options.session_order is not None:
-            self.order = self.unsettled.order = QueueOrder(node, session_of, self.unsettled.by_number, now)
+            self.order = self.unsettled.order = OrderedSessions(node, session_of, self.unsettled.by_number, now)
         self.completions = Completions(source, self.unsettled, self.locks, now)
         self._was_busy = self._was_request_refused = False
         """The service has answered busy since the pump last asked: to the queue's link, or to a request about locks."""
@@ -185,7 +185,7 @@ class QueueTransfer:
                 return
         self.intake.grant(max(0, credit - self.deferred.requested))
 
-    def _work_on_order(self, order: QueueOrder, connection: Connection) -> None:
+    def _work_on_order(self, order: OrderedSessions, connection: Connection) -> None:
         if self.intake.is_allowed(connection):
             order.work(connection)
         if order.wants_deferred:

@@ -18,10 +18,10 @@ from syphon.backlog import stamps_of
 from syphon.model import Counters, LockLost, Outcome, Result, SyphonError, Waits
 from syphon.servicebus import RUNTIME, Arrival, Connection, LinkState, Settled
 
-from .batches import MessageTransfer
 from .locks import LockKeeper
-from .queue_order import QueueOrder
+from .session_order import OrderedSessions
 from .traces import Traces
+from .unsent import MessageTransfer
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Unsettled:
         """Whether a slot of the queue was killed. It may have forwarded what is redelivered now."""
         self.transfers: dict[Arrival, MessageTransfer | None] = {}
         """The messages in flight, oldest first. None: the message cannot be forwarded and only waits to be settled."""
-        self.order: QueueOrder | None = None
+        self.order: OrderedSessions | None = None
         """Told what becomes of the messages, if the order of sessions is kept."""
         self.by_number: dict[int, MessageTransfer] = {}
         """The last delivery of each message that is to be forwarded, by the number that its queue has given it."""

@@ -25,7 +25,7 @@ from syphon.spark import JobResult, new_job
 from syphon.time_budget import FIRST_JOB_RETRY, LONGEST_JOB_RETRY, SHORT_LEASE, SLOT_STARTS_WITHIN
 from syphon.transfer import MOST_QUEUES, DestinationBackoff, Ended, Ring, WaitingMessages
 
-from .destination_backoffs import Backoffs
+from .pausable_gate import PausableGate
 from .slots import RunningSlot, SlotBudget, SlotEvent, SlotState
 
 
@@ -90,7 +90,7 @@ class Dispatcher:
         control: SlotControl,
         *,
         run_job: RunJob,
-        backoffs: Backoffs,
+        backoffs: PausableGate,
         budget: SlotBudget,
         lease: float,
         is_paused: Callable[[str], bool],

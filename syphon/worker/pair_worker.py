@@ -32,8 +32,8 @@ from syphon.time_budget import (
 )
 from syphon.transfer import DestinationBackoff, Listener, PumpOptions
 
-from .destination_backoffs import Backoffs
 from .dispatcher import Dispatcher, QueueWork
+from .pausable_gate import PausableGate
 from .pauses import Pauses
 from .spark_lifecycle import SparkLifecycle
 
@@ -94,7 +94,7 @@ class PairWorker:
         """The fault of the pair, until it works again."""
         self.has_worked = False
         """Whether both sides have ever accepted our credentials."""
-        self.backoffs = Backoffs(settings.name, pauses, runtime.now)
+        self.backoffs = PausableGate(settings.name, pauses, runtime.now)
         self.backoffs.renames = settings.destinations.renames
         self._dispatcher: Dispatcher | None = None
         self._failure: BaseException | None = None

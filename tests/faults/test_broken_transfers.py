@@ -15,10 +15,10 @@ from syphon.model.outcomes import Result
 from syphon.servicebus.factory import namespace_of
 from syphon.servicebus.links import Arrival, Settled
 from syphon.transfer import destination, route
-from syphon.transfer.batches import Batch, encoded
 from syphon.transfer.destination import Destination, SendResults
 from syphon.transfer.pump import PERMANENT, Pump, PumpOptions
 from syphon.transfer.queue_transfer import QueueTransfer
+from syphon.transfer.unsent import Batch, encoded
 from tests.faults.checker import Verdict, check
 from tests.faults.environment import LOCK, PRIMARY, QUEUE, SECONDARY, Site, site
 from tests.faults.messages import ORDERS, Input, mixed, plain

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from syphon.control.slot_orders import SlotControl
+from syphon.control.slot_control import SlotControl
 from syphon.control.totals import Totals
 from syphon.servicebus import Pair
 from syphon.servicebus.pair import PartnerEnded

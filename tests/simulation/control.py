@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from syphon.control.control_server import is_news
 from syphon.control.protocol import SlotOrder, SlotReport
-from syphon.control.slot_orders import SlotControl
+from syphon.control.slot_control import SlotControl
 from syphon.time_budget import LONGEST_HOLD, REPORT_ANSWER_WITHIN
 
 from .scheduler import Event, ProcessClock, VirtualTime

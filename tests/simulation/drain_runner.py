@@ -13,13 +13,13 @@ from syphon.model import SessionOrder
 from syphon.servicebus import Connection
 from syphon.spark.jobs import JobResult, new_job
 from syphon.transfer import DestinationBackoff, PumpOptions
-from syphon.worker.destination_backoffs import Backoffs
 from syphon.worker.drain.drain_options import DrainOptions
 from syphon.worker.drain.emptiness import EmptinessCheck
 from syphon.worker.drain.pair_drain import PairDrain
 from syphon.worker.drain.queue_drain import QueueDrain
 from syphon.worker.drain.queue_state import DrainState
 from syphon.worker.drain.shared_limit import SharedLimit
+from syphon.worker.pausable_gate import PausableGate
 
 from .connections import connect_and_wait
 from .control import SimulatedControl
@@ -79,7 +79,7 @@ class SimulatedDrain:
         self.process = process = SimulatedProcess(world.time, world.network, world.clock)
         self.control = SimulatedControl(world.time, world.clock)
         self.spark = SimulatedSpark(world, process, self.control)
-        backoffs = Backoffs("contoso", now=world.clock.now)
+        backoffs = PausableGate("contoso", now=world.clock.now)
         incident = world.incident
         options = DrainOptions()
         self._after_job: dict[str, set[str]] = {}

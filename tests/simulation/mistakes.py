@@ -20,7 +20,7 @@ import syphon.transfer.destination
 import syphon.transfer.doorbell
 import syphon.transfer.pump
 import syphon.worker.pair_worker
-from syphon.control.slot_orders import SlotControl
+from syphon.control.slot_control import SlotControl
 from syphon.control.totals import QueueAttempt, Totals
 from syphon.model import Faulted, Outcome, Result, SyphonError
 from syphon.sender.entity_state import PrimaryEntity
@@ -29,27 +29,27 @@ from syphon.sender.shared_failover import Failover
 from syphon.servicebus import LinkState, MessageState, Namespace, Peeked, RawSender, Sent
 from syphon.servicebus.frame_socket import FrameSocket
 from syphon.transfer import Congestion, Doorbell, DuplicateWindows, Listener, Replay
-from syphon.transfer.batches import MessageTransfer
 from syphon.transfer.breaker import Breaker, State
-from syphon.transfer.deferred import DeferredSource
+from syphon.transfer.connection_suspects import Isolation, MessageKey, Suspicion, Verdict
+from syphon.transfer.deferred_intake import DeferredIntake
 from syphon.transfer.destination import Destination, SendResults
 from syphon.transfer.destinations import Destinations
 from syphon.transfer.intake import Intake
-from syphon.transfer.isolation import Isolation, MessageKey, Suspicion, Verdict
 from syphon.transfer.locks import LockKeeper
 from syphon.transfer.ordered_messages import OrderedUnsent
-from syphon.transfer.queue_order import QueueOrder, SessionKey
 from syphon.transfer.queue_transfer import QueueTransfer
+from syphon.transfer.session_order import OrderedSessions, SessionKey
 from syphon.transfer.settlement import Unsettled
+from syphon.transfer.unsent import MessageTransfer
 from syphon.transfer.window import Demand, RateLimiter, SharedWindow
 from syphon.worker import Worker
-from syphon.worker.destination_backoffs import Backoffs
 from syphon.worker.dispatcher import Dispatcher
 from syphon.worker.drain.emptiness import EmptinessCheck, PeekCount
 from syphon.worker.drain.pair_drain import PairDrain
 from syphon.worker.drain.queue_drain import QueueDrain
 from syphon.worker.drain.queue_state import DrainState
 from syphon.worker.pair_worker import PairWorker
+from syphon.worker.pausable_gate import PausableGate
 from syphon.worker.slots import SlotBudget
 
 from .incident import Kind, Mode
@@ -410,7 +410,7 @@ def forgets_a_queue_whose_slot_failed() -> Iterator[None]:
 
 @mistake_of_the_worker
 def never_ends_a_back_off() -> Iterator[None]:
-    with replaced(Backoffs, "can_move", lambda self, path: path not in self._until):
+    with replaced(PausableGate, "can_move", lambda self, path: path not in self._until):
         yield
 
 
@@ -622,13 +622,13 @@ def of_order(mode: Mode, first: int) -> Callable[[Callable[[], Iterator[None]]],
 
 @of_order(Mode.PUMP, 160)
 def takes_gaps_between_numbers_for_nothing() -> Iterator[None]:
-    original = QueueOrder.arrived
+    original = OrderedSessions.arrived
 
-    def arrived(self: QueueOrder, number: int, transfer: MessageTransfer | None) -> None:
+    def arrived(self: OrderedSessions, number: int, transfer: MessageTransfer | None) -> None:
         self._covered = max(self._covered, number - 1)
         original(self, number, transfer)
 
-    with replaced(QueueOrder, "arrived", arrived):
+    with replaced(OrderedSessions, "arrived", arrived):
         yield
 
 
@@ -640,12 +640,12 @@ def takes_gaps_between_numbers_for_nothing_when_slots_change() -> Iterator[None]
 
 @of_order(Mode.PUMP, 0)
 def forgets_messages_of_a_session_that_it_has_left() -> Iterator[None]:
-    original = QueueOrder.finished
+    original = OrderedSessions.finished
 
-    def finished(self: QueueOrder, transfer: MessageTransfer, _: Result) -> None:
+    def finished(self: OrderedSessions, transfer: MessageTransfer, _: Result) -> None:
         original(self, transfer, Result.FORWARDED)
 
-    with replaced(QueueOrder, "finished", finished):
+    with replaced(OrderedSessions, "finished", finished):
         yield
 
 
@@ -666,26 +666,26 @@ def sends_the_next_batch_of_a_session_before_the_answer() -> Iterator[None]:
 
 @of_order(Mode.PUMP, 0)
 def takes_locked_messages_for_gone() -> Iterator[None]:
-    original = QueueOrder._forget_gone
+    original = OrderedSessions._forget_gone
 
-    def forget(self: QueueOrder, key: SessionKey, start: int, last: int | None, _: set[int]) -> None:
+    def forget(self: OrderedSessions, key: SessionKey, start: int, last: int | None, _: set[int]) -> None:
         original(self, key, start, last, set())
 
-    with replaced(QueueOrder, "_forget_gone", forget):
+    with replaced(OrderedSessions, "_forget_gone", forget):
         yield
 
 
 @of_order(Mode.PUMP, 250)
 def lets_a_session_overtake_its_deferred_messages() -> Iterator[None]:
-    original = QueueOrder._read
+    original = OrderedSessions._read
 
-    def read(self: QueueOrder, start: int, page: list[Peeked]) -> None:
+    def read(self: OrderedSessions, start: int, page: list[Peeked]) -> None:
         session_of = self._session_of
         self._session_of = lambda message: None if message.state is MessageState.DEFERRED else session_of(message)
         original(self, start, page)
         self._session_of = session_of
 
-    with replaced(QueueOrder, "_read", read):
+    with replaced(OrderedSessions, "_read", read):
         yield
 
 
@@ -704,7 +704,7 @@ def sends_the_parts_of_a_refused_batch_in_any_order() -> Iterator[None]:
 
 @of_order(Mode.PUMP, 1055)
 def waits_for_a_deferred_message_and_does_not_fetch_it() -> Iterator[None]:
-    with replaced(DeferredSource, "scan_if_idle", lambda _: None):
+    with replaced(DeferredIntake, "scan_if_idle", lambda _: None):
         yield
 
 
@@ -722,7 +722,7 @@ def tries_a_destination_with_a_message_that_has_to_wait() -> Iterator[None]:
 
 @of_order(Mode.PUMP, 360)
 def fills_the_window_with_messages_that_wait() -> Iterator[None]:
-    with replaced(QueueOrder, "held", lambda *_: None):
+    with replaced(OrderedSessions, "held", lambda *_: None):
         yield
 
 

@@ -11,8 +11,8 @@ from syphon.servicebus import Pair
 from syphon.spark.jobs import JobResult
 from syphon.time_budget import BACKSTOP, DISPATCHER_TURN, LINGER, NOTICING_PAUSE
 from syphon.transfer import DestinationBackoff, Listener, PumpOptions
-from syphon.worker.destination_backoffs import Backoffs
 from syphon.worker.dispatcher import Dispatcher
+from syphon.worker.pausable_gate import PausableGate
 from syphon.worker.slots import SlotBudget
 
 from .connections import simulated_namespace
@@ -42,7 +42,7 @@ class SimulatedWorker:
         self.process = driver = SimulatedProcess(world.time, world.network, world.clock)
         self.control = SimulatedControl(world.time, world.clock)
         self.spark = SimulatedSpark(world, driver, self.control)
-        self.backoffs = Backoffs("contoso", now=world.clock.now)
+        self.backoffs = PausableGate("contoso", now=world.clock.now)
         self.is_stopping = False
         self.lease = incident.lease or 60.0
         self.pair = Pair(

@@ -15,10 +15,10 @@ from syphon.backlog import BrokerStamps, Restored
 from syphon.model.entity_path import EntityPath
 from syphon.servicebus.connection import Connection
 from syphon.servicebus.links import Arrival
-from syphon.transfer.batches import MessageTransfer
 from syphon.transfer.breaker import BackingOff
 from syphon.transfer.destination import Destination, SendResults, WindowShare
 from syphon.transfer.pump import PERMANENT
+from syphon.transfer.unsent import MessageTransfer
 from tests.integration.transfer.conftest import TwoNamespaces
 
 QUEUE = SimpleNamespace(locked_before=0.0)

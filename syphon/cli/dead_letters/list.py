@@ -11,8 +11,8 @@ import click
 from syphon.model import plural
 
 from ..backlog_queues import exit_code_for_queues, report_unreachable, selected_queues
-from ..output import show_table, shown_queues, time_iso, time_text
 from ..shared_options import load_settings
+from ..tables import show_table, shown_queues, time_iso, time_text
 from .options import NO_FILTER, filter_options, wanted
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ import click
 from syphon.model import ExitCode, printable
 
 from ..backlog_queues import exit_code_for_queues, queue_options, report_unreachable, selected_queues
-from ..output import time_iso
 from ..shared_options import config_option, load_settings
+from ..tables import time_iso
 
 if TYPE_CHECKING:
     from syphon.amqp import Header, Map, Message, Properties, Value

@@ -25,7 +25,6 @@ from .filters import CorrelationFilter, FalseFilter, Filter, SqlFilter, TrueFilt
 from .journal import Journal, NoJournal
 from .message import BrokeredMessage, StoredState
 from .namespace import BrokerNamespace, NamespaceIdentity
-from .properties import plain
 from .queue import MessageQueue, Settlement
 from .refusals import (
     KNOW_MORE,
@@ -42,6 +41,7 @@ from .refusals import (
     TimedOut,
     Unauthorized,
 )
+from .rule_properties import plain
 from .sessions import MessageSession, SessionQueue, SessionWaiter
 from .transactions import OpenTransactions
 from .virtual_hosts import VirtualHosts

@@ -9,7 +9,7 @@ from datetime import timedelta
 from syphon.amqp import Byte, Float, Int, Long, Short, UByte, UInt, ULong, UShort, Value
 
 from .message import NAME_LIMIT, BrokeredMessage
-from .properties import MessageProperties, amqp_value
+from .rule_properties import MessageProperties, amqp_value
 from .sql import Statement, parse_action
 
 _FIELDS: Mapping[str, str] = {

@@ -27,9 +27,9 @@ from .descriptions import (
 from .filters import CorrelationFilter
 from .journal import Journal
 from .message import BrokeredMessage, StoredState
-from .properties import MessageProperties
 from .queue import MessageQueue
 from .refusals import EntityDisabled, EntityNotFound, NotAllowed, Refusal
+from .rule_properties import MessageProperties
 from .sessions import SessionQueue
 
 MAX_HOPS = 4

@@ -25,7 +25,7 @@ from syphon.spark import JobResult, Jobs
 from syphon.time_budget import DRAIN_QUIET, LONGEST_REST, SETTLING_INTERVAL, SHORTEST_REST
 from syphon.transfer import MOST_QUEUES, PumpOptions
 
-from ..destination_backoffs import Backoffs
+from ..pausable_gate import PausableGate
 from .drain_options import DrainOptions
 from .emptiness import EmptinessCheck
 from .queue_drain import QueueDrain
@@ -56,7 +56,7 @@ class PairDrain:
         queues: list[QueueDrain],
         options: DrainOptions,
         *,
-        backoffs: Backoffs,
+        backoffs: PausableGate,
         limit: SharedLimit,
         stopping: threading.Event,
         now: Callable[[], float] = time.monotonic,

@@ -18,7 +18,7 @@ from syphon.model import DestinationMissing, MessageFilter, Stats, SyphonError
 from syphon.servicebus import Peeked, SideFault
 from syphon.spark import JobResult
 
-from ..destination_backoffs import Backoffs
+from ..pausable_gate import PausableGate
 from .drain_options import DrainOptions
 from .emptiness import EmptinessCheck
 from .queue_state import TRANSITIONS, DrainEvent, DrainState
@@ -48,7 +48,7 @@ class QueueDrain:
         pair: PairSettings,
         queue: str,
         options: DrainOptions,
-        backoffs: Backoffs,
+        backoffs: PausableGate,
         expected: int | None,
         *,
         now: Callable[[], float] = time.monotonic,

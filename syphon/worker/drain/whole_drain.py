@@ -10,8 +10,8 @@ from syphon.backlog import SelectedQueue, by_pair
 from syphon.control import FAULTED, STOPPED, QueueAttempt, RateLimit, Shares, Step
 from syphon.spark import SparkLost
 
-from ..destination_backoffs import Backoffs
-from ..engine import Engine
+from ..pausable_gate import PausableGate
+from ..start_stop import Engine
 from .drain_options import DrainOptions
 from .emptiness import MessageCounts
 from .pair_drain import PairDrain
@@ -39,7 +39,7 @@ class Drain:
         chosen = by_pair(selected)
         limit = SharedLimit(options.limit, len(chosen))
         for pair, ours in chosen:
-            backoffs = Backoffs(pair.name)
+            backoffs = PausableGate(pair.name)
             backoffs.renames = pair.destinations.renames
             queues = [QueueDrain(pair, queue, options, backoffs, counts.get((pair.name, queue))) for _, queue in ours]
             self.queues += queues

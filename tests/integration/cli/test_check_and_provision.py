@@ -19,7 +19,7 @@ from pydantic import SecretStr
 
 from syphon.backlog.provisioning import provision
 from syphon.cli import main
-from syphon.cli.output import shortened
+from syphon.cli.tables import shortened
 from syphon.emulator import (
     Action,
     BackgroundEmulator,

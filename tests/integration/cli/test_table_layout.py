@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from syphon.cli.output import show_table
 from syphon.cli.table_layout import table_lines
+from syphon.cli.tables import show_table
 from syphon.model import short_queue_names
 
 TITLES = ("destination", "messages", "would be dead-lettered", "what the service says")
@@ -89,7 +89,7 @@ def test_on_a_narrow_terminal_columns_that_say_the_same_give_way_to_a_line(
         ("contoso", "invoices", 12, "8.2 KB", "2026-11-17 10:37:54", 0, 1, 0),
     ]
     for width, given_way in ((80, "In every row: pair contoso, scheduled 0.\n"), (120, ""), (None, "")):
-        monkeypatch.setattr("syphon.cli.output.terminal_width", lambda width=width: width)
+        monkeypatch.setattr("syphon.cli.tables.terminal_width", lambda width=width: width)
         show_table(titles, rows, name=1, may_give_way=("pair", "scheduled", "expired", "messages"))
         said = capsys.readouterr().out
         assert said.count("\n") == (4 if given_way else 3), said

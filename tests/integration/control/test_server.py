@@ -26,7 +26,7 @@ from syphon.control.protocol import (
     SlotReport,
     signature,
 )
-from syphon.control.slot_orders import Traced
+from syphon.control.slot_control import Traced
 from syphon.model.outcomes import Counters
 from syphon.transfer.traces import BatchTrace
 from tests.support.waiting import eventually

@@ -12,7 +12,7 @@ import pytest
 from syphon.amqp import Header, Timestamp, UInt, header_bytes
 from syphon.cli import main
 from syphon.datasource.backlog_frames import BacklogUnseen, backlog_frame, dead_letter_previews, looking, summary
-from syphon.datasource.query_guard import BadQuery, answer_query, asking
+from syphon.datasource.backlog_sql import BadQuery, answer_query, asking
 from syphon.emulator import Action, Fault, Kind, Operation
 from syphon.model import TimeToLive
 from tests.integration.operations.conftest import FIRST, KEY, SECOND, Bench, aliased

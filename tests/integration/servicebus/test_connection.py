@@ -14,9 +14,9 @@ from pydantic import SecretStr
 
 from syphon.config import SideSettings as Side
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, QueueDescription
+from syphon.servicebus.clocks_and_threads import wait_for_traffic
 from syphon.servicebus.factory import connected
 from syphon.servicebus.queue_peek import peek
-from syphon.servicebus.runtime import wait_for_traffic
 
 SELECT_ENDS_AT = 1024
 

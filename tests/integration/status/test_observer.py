@@ -27,8 +27,8 @@ from syphon.model.outcomes import DestinationStats, QueueKey, Stats
 from syphon.status.backlog_counts import BacklogCount, BacklogCounts, QueueActivity
 from syphon.status.logs import RecentEvents
 from syphon.status.observer import Observer
-from syphon.status.service import StatusService
 from syphon.status.snapshot import BacklogQueueState, DestinationState, MessageFlow, Severity, SideState
+from syphon.status.status_service import StatusService
 from syphon.status.telemetry import Telemetry
 from syphon.time_budget import (
     COUNT_AGAIN_AFTER,
@@ -220,10 +220,10 @@ def test_deferred_messages_that_the_listener_knows_of_are_shown_for_as_long_as_t
         worker = found.worker.pairs[0]
         assert worker.listener is not None
         bell = worker.listener._doorbells[QUEUE]
-        eventually(lambda: not bell._watch.is_scanning)
+        eventually(lambda: not bell._scan.is_scanning)
         worker.backoffs.record([DestinationBackoff("orders", 600, "full", 1)])
-        bell._watch.waiting["orders"] = WaitingMessages(1000, 1_700_000_000_000)
-        bell._watch.waiting["billing"] = WaitingMessages(0, 1_700_000_000_000)  # it knows of none that is deferred
+        bell._scan.waiting["orders"] = WaitingMessages(1000, 1_700_000_000_000)
+        bell._scan.waiting["billing"] = WaitingMessages(0, 1_700_000_000_000)  # it knows of none that is deferred
         status = found.look().pairs[0]
         (destination,) = status.destinations
         assert (destination.path, destination.state, destination.left) == ("orders", "backing_off", 1000)

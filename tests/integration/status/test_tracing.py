@@ -10,7 +10,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from syphon.amqp import Map, Properties, Section, Value, data_section, properties_bytes, section_bytes
 from syphon.config import Config
-from syphon.control.slot_orders import Traced
+from syphon.control.slot_control import Traced
 from syphon.status import metric_names
 from syphon.status.logs import RecentEvents
 from syphon.status.observer import Observer

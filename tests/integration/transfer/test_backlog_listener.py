@@ -15,7 +15,7 @@ from syphon.servicebus import Connection, Namespace, Pair
 from syphon.transfer import DestinationBackoff, Gate
 from syphon.transfer import backlog_listener as listening_module
 from syphon.transfer.backlog_listener import Listener
-from syphon.worker.destination_backoffs import Backoffs
+from syphon.worker.pausable_gate import PausableGate
 from tests.integration.transfer.conftest import BACKLOG, TwoNamespaces, aliased
 
 MISSING = "contoso/x-servicebus-transfer/7"
@@ -85,7 +85,7 @@ def test_it_ends_when_both_sides_of_the_pair_have_ended(namespaces: TwoNamespace
 def test_many_queues_are_peeked_into_at_once_and_each_still_rings(namespaces: TwoNamespaces) -> None:  # S10, D16
     """A connection has 256 links, and a queue that is watched by peeking needs three of them."""
     queues = [f"contoso/x-servicebus-transfer/{number}" for number in range(100)]
-    backoffs = Backoffs("contoso")
+    backoffs = PausableGate("contoso")
     backoffs.record([DestinationBackoff("full", 3600.0, "is full", 1)])
     namespaces.put(aliased("x", "full"))
     namespaces.emulator.call(lambda: copy_messages(namespaces.secondary, queues[1:]))

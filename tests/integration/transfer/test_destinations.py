@@ -14,11 +14,11 @@ from syphon.model.entity_path import EntityPath
 from syphon.model.errors import DestinationBusy, DestinationMissing
 from syphon.model.outcomes import Result
 from syphon.transfer import destination
-from syphon.transfer.batches import MOST
 from syphon.transfer.breaker import BackingOff, Breaker
 from syphon.transfer.destinations import IN_FLIGHT_SHARE
 from syphon.transfer.pump import DestinationBackoff, PumpCounters, PumpOptions
 from syphon.transfer.pump_options import PERMANENT
+from syphon.transfer.unsent import MOST
 from tests.integration.transfer.conftest import BACKLOG, PATIENT, ManualTimeNamespaces, TwoNamespaces, aliased
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from azure.servicebus import ServiceBusReceiveMode
 
-from syphon.transfer.deferred_watch import Ring
+from syphon.transfer.deferred_scan import Ring
 from tests.integration.transfer.conftest import BACKLOG
-from tests.integration.transfer.test_deferred_watch import WatchedQueue, watched
+from tests.integration.transfer.test_deferred_scan import WatchedQueue, watched
 
 __all__ = ["watched"]
 

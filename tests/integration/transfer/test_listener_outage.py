@@ -14,9 +14,9 @@ from syphon.servicebus.pair import Pair
 from syphon.time_budget import HANDSHAKE_WITHIN, NOTICING_PAUSE
 from syphon.transfer import backlog_listener as listening_module
 from syphon.transfer.backlog_listener import Listener
-from syphon.transfer.deferred_watch import Ring
+from syphon.transfer.deferred_scan import Ring
 from syphon.transfer.destinations import DestinationBackoff
-from syphon.worker.destination_backoffs import Backoffs
+from syphon.worker.pausable_gate import PausableGate
 from tests.integration.transfer.conftest import BACKLOG, ManualTimeNamespaces, aliased
 from tests.support.waiting import eventually
 
@@ -38,7 +38,7 @@ class Listening:
         self.namespaces = namespaces
         self.rings: list[Ring] = []
         self.tries: list[float] = []
-        self.backoffs = Backoffs("contoso", now=namespaces.now)
+        self.backoffs = PausableGate("contoso", now=namespaces.now)
         pair = Pair(self._side("contoso", ""), self._side("contoso-dr", BACKLOG))
         self.listener = CountingListener(
             "contoso", pair, [BACKLOG], lambda _, ring: self.rings.append(ring), self.backoffs, now=namespaces.now

@@ -74,7 +74,7 @@ def test_a_pause_and_a_back_off_are_of_the_entity(namespaces: TwoNamespaces) -> 
 
 
 def test_a_listener_knows_that_a_message_waits_for_the_new_name() -> None:  # D16
-    from tests.unit.worker.test_destination_backoffs import aliased as payload
+    from tests.unit.worker.test_pausable_gate import aliased as payload
 
     gate = BackoffGate("contoso", lambda: 0.0)
     gate.renames = Renames.of({"orders": "orders-v2"})

@@ -11,9 +11,9 @@ from syphon.backlog import to_backlog
 from syphon.emulator import Action, Fault, Operation
 from syphon.model.errors import NotAuthorized
 from syphon.servicebus.namespace import NamespaceStatus
-from syphon.transfer.batches import MOST
 from syphon.transfer.destinations import IN_FLIGHT_SHARE
 from syphon.transfer.pump import Ended, Pump
+from syphon.transfer.unsent import MOST
 from tests.integration.transfer.conftest import BACKLOG, PATIENT, ManualTimeNamespaces, TwoNamespaces, aliased
 
 

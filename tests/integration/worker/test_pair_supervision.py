@@ -25,8 +25,8 @@ from syphon.spark.jobs import JobResult
 from syphon.spark.task import Slot, SlotAssignment
 from syphon.status.logs import RecentEvents
 from syphon.status.observer import Observer
-from syphon.status.service import _status_line
 from syphon.status.snapshot import BacklogQueueState, MessageFlow, PairStatus, Severity, SideState, WorkerStatus
+from syphon.status.status_service import _status_line
 from syphon.transfer import DestinationBackoff, PumpOptions
 from syphon.worker import pair_worker
 from syphon.worker.pair_worker import PairWorker

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syphon.control.protocol import QueueReport, SlotReport
-from syphon.control.slot_orders import SlotControl
+from syphon.control.slot_control import SlotControl
 from syphon.control.totals import QueueAttempt, Totals
 from syphon.model.outcomes import SECONDS_BUCKETS, Counters, Outcome, QueueKey, Result, Stats
 

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from syphon.control.protocol import HandOver, QueueReport, SlotOrder, SlotReport
-from syphon.control.slot_orders import SlotControl
+from syphon.control.slot_control import SlotControl
 from syphon.model.outcomes import Counters, DestinationStats, Stats
 from syphon.servicebus import SideFault
 from syphon.spark.jobs import JobResult
 from syphon.spark.session_access import SparkLost
 from syphon.time_budget import FIRST_JOB_RETRY, SHORT_LEASE, SLOT_STARTS_WITHIN
 from syphon.transfer import DestinationBackoff, Ended, Ring, WaitingMessages
-from syphon.worker.destination_backoffs import Backoffs
 from syphon.worker.dispatcher import Dispatcher
+from syphon.worker.pausable_gate import PausableGate
 from syphon.worker.slots import SlotBudget
 
 QUEUES = tuple(f"contoso/x-servicebus-transfer/{number}" for number in range(4))
@@ -120,7 +120,7 @@ class Scene:
         self.jobs = list[Running]()
         self.background = dict[str, Callable[[], None]]()
         self.budget = SlotBudget(most_slots)
-        self.backoffs = Backoffs("contoso", now=lambda: self.now)
+        self.backoffs = PausableGate("contoso", now=lambda: self.now)
         self._starting = list[Callable[[], None]]()
         self.dispatcher = Dispatcher(
             "contoso",

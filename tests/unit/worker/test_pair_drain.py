@@ -18,7 +18,6 @@ from syphon.operations.drain_summary import exit_code_of, verdict_of
 from syphon.servicebus import MessageState, Peeked
 from syphon.spark import JobResult, Jobs
 from syphon.transfer import DestinationBackoff
-from syphon.worker.destination_backoffs import Backoffs
 from syphon.worker.drain import pair_drain, result
 from syphon.worker.drain.drain_options import DrainOptions
 from syphon.worker.drain.emptiness import PeekCount
@@ -27,6 +26,7 @@ from syphon.worker.drain.queue_drain import QueueDrain
 from syphon.worker.drain.queue_state import DrainState
 from syphon.worker.drain.result import DrainResult
 from syphon.worker.drain.shared_limit import SharedLimit
+from syphon.worker.pausable_gate import PausableGate
 
 PATIENCE = 120.0
 PAIR = PairSettings.model_validate(
@@ -41,7 +41,7 @@ class Scene:
         self.now = 1000.0
         self.served: list[str] = []
         options = options or DrainOptions(patience=PATIENCE)
-        backoffs = Backoffs("contoso")
+        backoffs = PausableGate("contoso")
         self.queues = [QueueDrain(PAIR, name, options, backoffs, None, now=lambda: self.now) for name in "ab"]
         self.drain = PairDrain(
             PAIR,

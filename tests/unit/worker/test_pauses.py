@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from syphon.control.protocol import HandOver, SlotReport
-from syphon.control.slot_orders import SlotControl
+from syphon.control.slot_control import SlotControl
 from syphon.worker.pauses import Pause, Pauses, StateUnreadable
 
 QUEUE, DESTINATION, PAIR = Pause(pair="a", queue="q0"), Pause(pair="a", destination="Orders"), Pause(pair="b")

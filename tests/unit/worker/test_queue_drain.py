@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import cast
 
 from syphon.model import Interrupted
-from syphon.worker.destination_backoffs import Backoffs
 from syphon.worker.drain.drain_options import DrainOptions
 from syphon.worker.drain.emptiness import EmptinessCheck, PeekCount
 from syphon.worker.drain.queue_drain import QueueDrain
 from syphon.worker.drain.queue_state import DrainEvent, DrainState
 from syphon.worker.drain.result import DrainResult
+from syphon.worker.pausable_gate import PausableGate
 from tests.unit.worker.test_pair_drain import PAIR
 
 
@@ -25,7 +25,7 @@ class Peeks:
 
 
 def peeked(wanted: int, others: int = 0) -> QueueDrain:
-    queue = QueueDrain(PAIR, "q", DrainOptions(), Backoffs("contoso"), None)
+    queue = QueueDrain(PAIR, "q", DrainOptions(), PausableGate("contoso"), None)
     queue.peek(cast(EmptinessCheck, Peeks(wanted, others)))
     return queue
 

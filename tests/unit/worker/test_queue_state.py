@@ -6,10 +6,10 @@ from itertools import product
 
 import pytest
 
-from syphon.worker.destination_backoffs import Backoffs
 from syphon.worker.drain.drain_options import DrainOptions
 from syphon.worker.drain.queue_drain import QueueDrain
 from syphon.worker.drain.queue_state import OPEN, TRANSITIONS, DrainEvent, DrainState
+from syphon.worker.pausable_gate import PausableGate
 from tests.unit.worker.test_pair_drain import PAIR
 
 ENDS = {
@@ -22,7 +22,7 @@ FOR_GOOD = set(DrainState) - OPEN - {DrainState.EMPTY, DrainState.MORE_CAME, Dra
 
 
 def queue_in(state: DrainState) -> QueueDrain:
-    queue = QueueDrain(PAIR, "q", DrainOptions(), Backoffs("contoso"), None)
+    queue = QueueDrain(PAIR, "q", DrainOptions(), PausableGate("contoso"), None)
     queue.state = state
     return queue
 

@@ -8,7 +8,7 @@ from syphon.amqp import Map, Section, Timestamp, section_bytes
 from syphon.transfer import WaitingMessages
 from syphon.transfer.backoff_gate import MOST_REMEMBERED
 from syphon.transfer.pump import DestinationBackoff
-from syphon.worker.destination_backoffs import Backoffs
+from syphon.worker.pausable_gate import PausableGate
 from syphon.worker.pauses import Pause, Pauses
 
 
@@ -25,7 +25,7 @@ def aliased(path: str, enqueued_at: int) -> bytes:
 
 def test_a_destination_that_waits_again_for_the_same_reason_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     now = [0.0]
-    backoffs = Backoffs("contoso", now=lambda: now[0])
+    backoffs = PausableGate("contoso", now=lambda: now[0])
     for _ in range(3):
         backoffs.record([waits("orders")])
         now[0] += 60
@@ -34,7 +34,7 @@ def test_a_destination_that_waits_again_for_the_same_reason_is_said_once(caplog:
 
 
 def test_messages_that_are_not_counted_yet_are_not_called_none(caplog: pytest.LogCaptureFixture) -> None:  # X7
-    backoffs = Backoffs("contoso")
+    backoffs = PausableGate("contoso")
     backoffs.record([waits("orders")._replace(left=0), waits("billing")._replace(left=1200)])
     assert [record.getMessage().partition("; ")[2] for record in caplog.records] == [
         "its messages stay in the backlog, next attempt in 10 s",
@@ -44,7 +44,7 @@ def test_messages_that_are_not_counted_yet_are_not_called_none(caplog: pytest.Lo
 
 def test_a_back_off_whose_time_is_over_is_still_known() -> None:
     now = [0.0]
-    backoffs = Backoffs("contoso", now=lambda: now[0])
+    backoffs = PausableGate("contoso", now=lambda: now[0])
     backoffs.record([waits("orders")])
     now[0] = 11.0
     assert backoffs.backing_off() == ()
@@ -53,7 +53,7 @@ def test_a_back_off_whose_time_is_over_is_still_known() -> None:
 
 def test_those_that_have_waited_are_forgotten_when_there_are_many(caplog: pytest.LogCaptureFixture) -> None:
     now = [0.0]
-    backoffs = Backoffs("contoso", now=lambda: now[0])
+    backoffs = PausableGate("contoso", now=lambda: now[0])
     for day in range(5):
         backoffs.record(waits(f"{day}-{number}") for number in range(MOST_REMEMBERED // 2))
         assert len(backoffs.backing_off()) == MOST_REMEMBERED // 2
@@ -62,7 +62,7 @@ def test_those_that_have_waited_are_forgotten_when_there_are_many(caplog: pytest
 
 
 def test_messages_that_start_no_job_are_counted_and_reading_them_changes_nothing() -> None:
-    backoffs = Backoffs("contoso")
+    backoffs = PausableGate("contoso")
     backoffs.record([waits("orders")])
     assert backoffs.is_worth_a_job("q", aliased("news", 100))
     for enqueued_at in (300, 200):
@@ -75,7 +75,7 @@ def test_messages_that_start_no_job_are_counted_and_reading_them_changes_nothing
 
 
 def test_a_message_that_cannot_be_restored_is_worth_a_job_although_its_destination_backs_off() -> None:  # M4
-    backoffs = Backoffs("contoso")
+    backoffs = PausableGate("contoso")
     backoffs.record([waits("orders")])
     aliases = Map.of({"x-ms-path": "orders", "x-ms-timetolive": "soon"})
     assert backoffs.is_worth_a_job("q", section_bytes(Section.APPLICATION_PROPERTIES, aliases))
@@ -85,7 +85,7 @@ def test_a_message_that_cannot_be_restored_is_worth_a_job_although_its_destinati
 def test_a_destination_can_move_if_it_neither_backs_off_nor_is_paused() -> None:  # D16
     now = [0.0]
     pauses = Pauses()
-    backoffs = Backoffs("contoso", pauses, now=lambda: now[0])
+    backoffs = PausableGate("contoso", pauses, now=lambda: now[0])
     backoffs.record([waits("Orders")])
     pauses.add([Pause(pair="contoso", destination="news")])
     assert [backoffs.can_move(path) for path in ("orders", "news", "others")] == [False, False, True]
@@ -96,7 +96,7 @@ def test_a_destination_can_move_if_it_neither_backs_off_nor_is_paused() -> None:
 
 def test_each_try_that_fails_doubles_the_pause_although_a_new_slot_begins_with_the_shortest() -> None:  # S9
     now = [0.0]
-    backoffs = Backoffs("contoso", now=lambda: now[0])
+    backoffs = PausableGate("contoso", now=lambda: now[0])
     backoffs.record([waits("orders")])
     pauses = []
     for _ in range(6):

@@ -67,7 +67,7 @@ class Movable(Protocol):
         """
 
 
-class DeferredSource:
+class DeferredIntake:
     """Finds and receives the deferred messages of one queue."""
 
     def __init__(self, node: ManagementLinks, now: Callable[[], float], movable: Movable) -> None:

@@ -13,7 +13,7 @@ import pytest
 from syphon.backlog import QueueName, SelectedQueue
 from syphon.config import Config
 from syphon.control import FAULTED, STOPPED, ControlServer, Ending
-from syphon.control.slot_orders import SlotControl
+from syphon.control.slot_control import SlotControl
 from syphon.servicebus import Peeked, Runtime, SideFault
 from syphon.spark import JobResult, SparkLost, SparkWatch
 from syphon.time_budget import WORKER_TURN
@@ -22,8 +22,8 @@ from syphon.worker.drain.drain_options import DrainOptions
 from syphon.worker.drain.emptiness import PeekCount
 from syphon.worker.drain.result import DrainProgress
 from syphon.worker.drain.whole_drain import Drain
-from syphon.worker.engine import Engine
 from syphon.worker.pair_worker import PairFault, PairWorker
+from syphon.worker.start_stop import Engine
 from syphon.worker.worker import Worker
 from tests.support.stub_spark import spark_that_runs
 from tests.unit.worker.test_pair_drain import PAIR

@@ -14,7 +14,7 @@ from syphon.backlog import Restored
 from syphon.servicebus import Arrival, RawSender
 
 from .breaker import Key
-from .isolation import MessageKey
+from .connection_suspects import MessageKey
 
 if TYPE_CHECKING:
     from .queue_transfer import QueueTransfer

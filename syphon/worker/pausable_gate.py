@@ -1,6 +1,6 @@
-"""Which destinations of a pair are currently unavailable: they back off, or the operator has paused them.
+"""The gate of a pair for a worker or a drain: `BackoffGate`, and the destinations that the operator has paused.
 
-It is the gate of the worker's listener, and counts the messages that the gate skipped.
+It also counts the messages that it skipped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST_SKIPPED = 10_000
 (`Listener.waiting`)."""
 
 
-class Backoffs(BackoffGate):
+class PausableGate(BackoffGate):
     """The destinations of one pair that back off or are paused. Thread-safe."""
 
     def __init__(self, pair: str, pauses: Pauses | None = None, now: Callable[[], float] = time.monotonic) -> None:

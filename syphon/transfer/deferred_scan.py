@@ -1,7 +1,7 @@
 """Scans a backlog queue by peeking, for the deferred messages in it (D16).
 
 A message whose destination is unavailable is received once, and deferred: from then on no link delivers it, and only a
-peek shows it. The watch scans the queue when the worker starts, and after each transfer that left messages from
+peek shows it. The scan reads the queue when the worker starts, and after each transfer that left messages from
 where it stopped the last time. It remembers the destinations, not the messages, so that a queue of any depth needs the
 memory of one page. When a destination may be available again, the queue rings.
 """
@@ -30,15 +30,15 @@ class Ring(StrEnum):
 
 
 class WaitingMessages(NamedTuple):
-    """The deferred messages of one destination that the watch has seen."""
+    """The deferred messages of one destination that the scan has seen."""
 
     messages: int
     oldest: int
     """When the oldest of them came into the backlog, in milliseconds since 1970; 0 if no message says it."""
 
 
-class PeekWatch:
-    """Watches one queue. Its owner reads the connection, and calls `scan` every turn while it scans."""
+class DeferredScan:
+    """Scans one queue. Its owner reads the connection, and calls `scan` every turn while it scans."""
 
     def __init__(self, queue: str, now: Callable[[], float], gate: Gate) -> None:
         self.is_scanning = True
@@ -61,10 +61,10 @@ class PeekWatch:
         """When to scan the whole queue again, to see whether a transfer has moved all that it could."""
 
     def begin(self, scan: bool) -> None:
-        """A transfer has ended. With `scan` it has left messages: the watch scans for those that it deferred.
+        """A transfer has ended. With `scan` it has left messages: it scans for those that it deferred.
 
         The messages for destinations that are available count as moved. Some may have been locked, by a slot that was
-        killed: when such a lock has expired, the watch scans the whole queue.
+        killed: when such a lock has expired, it scans the whole queue.
         """
         movable = [key for key in self.waiting if self._gate.can_move(key) and not self._gate.has_failed(key)]
         for key in movable:

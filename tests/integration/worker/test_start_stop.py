@@ -13,7 +13,7 @@ from syphon.config import PipelineSettings
 from syphon.control import FAULTED, STOPPED, Shares
 from syphon.ledger import LedgerWriter
 from syphon.spark.session import SparkUnusable
-from syphon.worker.engine import running_engine
+from syphon.worker.start_stop import running_engine
 
 Say = Callable[[str], None]
 

@@ -1,4 +1,4 @@
-"""The runtime of a process: its clocks, its waits and its threads. A simulation has another one (D18)."""
+"""The clocks, waits and threads of a process. A simulation has its own (D18)."""
 
 from __future__ import annotations
 

@@ -10,18 +10,18 @@ from typing import Any, cast
 from syphon.backlog import QueueName, SelectedQueue
 from syphon.config import PairSettings
 from syphon.control import Ending, HandOver, QueueReport, SlotReport
-from syphon.control.slot_orders import SlotControl
+from syphon.control.slot_control import SlotControl
 from syphon.model import Counters
 from syphon.servicebus import Peeked
 from syphon.spark import JobResult
-from syphon.worker.destination_backoffs import Backoffs
 from syphon.worker.drain.drain_options import DrainOptions
 from syphon.worker.drain.emptiness import PeekCount
 from syphon.worker.drain.queue_drain import QueueDrain
 from syphon.worker.drain.queue_state import DrainState
 from syphon.worker.drain.result import DrainProgress, DrainResult
 from syphon.worker.drain.whole_drain import Drain
-from syphon.worker.engine import Engine
+from syphon.worker.pausable_gate import PausableGate
+from syphon.worker.start_stop import Engine
 from tests.unit.worker.test_pair_drain import PAIR
 
 QUEUE = QueueName("contoso/x-servicebus-transfer/0")
@@ -72,7 +72,7 @@ def test_a_killed_attempt_counts_once_however_many_queues_it_has_served() -> Non
     attempts = [
         SlotReport(pair=PAIR.name, job="1", slot=0, attempt=number, started_at=0, queues=served) for number in range(2)
     ]
-    queues = [QueueDrain(PAIR, name, DrainOptions(), Backoffs(PAIR.name), None) for name in "abcd"]
+    queues = [QueueDrain(PAIR, name, DrainOptions(), PausableGate(PAIR.name), None) for name in "abcd"]
     for queue in queues:
         queue.add(JobResult(tuple(attempts)))
     assert DrainResult(tuple(queues), 0.0).totals.killed == 2

@@ -1,4 +1,4 @@
-"""The parts that `run` and `drain` share: Spark, the control server, jobs, and the ledger with its writer.
+"""Starts and stops the parts that `run` and `drain` share: Spark, control server, jobs, and the ledger with its writer.
 
 A drain has Spark from its beginning to its end. A worker starts and stops it (`spark_lifecycle`), and listens without.
 """

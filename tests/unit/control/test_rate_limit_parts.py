@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syphon.control.protocol import Traffic
-from syphon.control.slot_orders import part_of
+from syphon.control.slot_control import part_of
 
 TRAFFIC = st.builds(Traffic, per_second=st.floats(0.0, 5000.0), is_binding=st.booleans())
 

@@ -11,10 +11,18 @@ from syphon.backlog import BrokerStamps, Restored
 from syphon.model import EntityPath, Interrupted, MessageTooLarge
 from syphon.servicebus import Arrival, LinkState, Sent
 from syphon.time_budget import BETWEEN_SUSPECTS, ISOLATED_WITHIN
-from syphon.transfer.batches import MessageTransfer
+from syphon.transfer.connection_suspects import (
+    ENOUGH,
+    FIRST_WAIT,
+    LONGEST_WAIT,
+    Isolation,
+    MessageKey,
+    Suspicion,
+    Verdict,
+)
 from syphon.transfer.destination import Destination, SendResults
-from syphon.transfer.isolation import ENOUGH, FIRST_WAIT, LONGEST_WAIT, Isolation, MessageKey, Suspicion, Verdict
 from syphon.transfer.pump import PERMANENT
+from syphon.transfer.unsent import MessageTransfer
 
 NOW = 1000.0
 MESSAGES = [("backlog/0", number) for number in range(1, 11)]

@@ -26,7 +26,7 @@ from syphon.servicebus import (
 )
 from syphon.time_budget import HELD_CHECK_EVERY, HELD_CHECK_FIRST, HELD_WARNING_AFTER
 
-from .batches import MessageTransfer
+from .unsent import MessageTransfer
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ SessionKey = tuple[str, str]
 """The destination that messages name (its key), and the session."""
 
 
-class QueueOrder:
+class OrderedSessions:
     """The messages of one queue that have a session, by session and sequence number, as far as they are known.
 
     A message is known from its arrival or from a peek until it is accepted, dead-lettered, or found to be gone.

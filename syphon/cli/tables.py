@@ -1,4 +1,4 @@
-"""Output for people: tables and findings as plain text, and times.
+"""Tables, findings and times as plain text for people.
 
 A pipe gets the same text as a terminal, so that a person can search it.
 """

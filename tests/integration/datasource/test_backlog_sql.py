@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from syphon.datasource.query_guard import SUBSTITUTION, VIEW, BadQuery, answer_query
+from syphon.datasource.backlog_sql import SUBSTITUTION, VIEW, BadQuery, answer_query
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,13 +10,13 @@ import pytest
 from syphon.emulator import Action, Fault, Kind, Operation, QueueDescription
 from syphon.model import DestinationMissing, Renames
 from syphon.servicebus import MessageState
+from syphon.servicebus.clocks_and_threads import wait_for_traffic
 from syphon.servicebus.connection import Connection
-from syphon.servicebus.runtime import wait_for_traffic
 from syphon.time_budget import LOCK_DURATION, PEEK_ALL_EVERY
-from syphon.transfer.deferred_watch import Ring
+from syphon.transfer.deferred_scan import Ring
 from syphon.transfer.destinations import DestinationBackoff
 from syphon.transfer.doorbell import Doorbell
-from syphon.worker.destination_backoffs import Backoffs
+from syphon.worker.pausable_gate import PausableGate
 from syphon.worker.pauses import Pause, Pauses
 from tests.integration.transfer.conftest import BACKLOG, ManualTimeNamespaces, aliased
 from tests.support.waiting import eventually
@@ -29,7 +29,7 @@ class WatchedQueue:
         self.namespaces = namespaces
         self.connection = connection
         self.pauses = Pauses()
-        self.backoffs = Backoffs("contoso", self.pauses, namespaces.now)
+        self.backoffs = PausableGate("contoso", self.pauses, namespaces.now)
         self.bell = Doorbell(BACKLOG, namespaces.now, self.backoffs)
         self.rings: list[Ring] = []
 
@@ -56,9 +56,7 @@ class WatchedQueue:
 
     def rest(self) -> None:
         """Lets the doorbell do all that it can do before the clock moves on."""
-        self.until(
-            lambda: not self.bell.is_armed or (not self.bell._watch.is_scanning and self.namespaces.credit() > 0)
-        )
+        self.until(lambda: not self.bell.is_armed or (not self.bell._scan.is_scanning and self.namespaces.credit() > 0))
         self.until(lambda: not self.bell.is_armed or MessageState.ACTIVE not in self.states())
 
     def advance(self, seconds: float) -> None:
@@ -115,7 +113,7 @@ def watched(manual: ManualTimeNamespaces) -> Iterator[WatchedQueue]:
 
 
 def is_peeking(watched: WatchedQueue) -> bool:
-    peeker = watched.bell._watch._peeker
+    peeker = watched.bell._scan._peeker
     return peeker is not None and peeker.is_waiting
 
 
