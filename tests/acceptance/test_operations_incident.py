@@ -23,7 +23,7 @@ DIFFERS = {
     r"'contoso:refunds'": "'refunds'",
 }
 """What is another one in each run."""
-NOT_ALWAYS = ("Writing the ledger", "Starting Spark", "Peeking into")
+NOT_ALWAYS = ("Waiting for", "Writing the ledger", "Starting Spark", "Peeking into")
 """Lines that come only if something takes its time."""
 
 
