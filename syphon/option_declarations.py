@@ -16,6 +16,7 @@ from inspect import Parameter, getattr_static, signature
 from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, overload
 
 from syphon.model import InvalidOption
+from syphon.sql import BadExpression, Where
 
 Given = TypeVar("Given")
 Value = TypeVar("Value")
@@ -209,6 +210,14 @@ def read_count(value: int) -> int:
     return value
 
 
+def read_where(value: str | Where) -> Where:
+    """A filter expression."""
+    try:
+        return value if isinstance(value, Where) else Where(value)
+    except BadExpression as error:
+        raise InvalidOption(str(error)) from None
+
+
 def read_names(value: Queues) -> tuple[str, ...]:
     """Names or patterns; an index of a queue may be a number."""
     return (str(value),) if isinstance(value, str | int) else tuple(map(str, value))
@@ -219,6 +228,7 @@ END_TIME: OptionKind[Moment, datetime] = OptionKind("TIME", lambda value: read_m
 DURATION = OptionKind("DURATION", read_duration)
 RATE = OptionKind("N/s", read_rate)
 COUNT = OptionKind("N", read_count, least=1)
+WHERE: OptionKind[str | Where, Where] = OptionKind("EXPRESSION", read_where)
 TEXT: OptionKind[str, str] = OptionKind("TEXT", str)
 FLAG: OptionKind[bool, bool] = OptionKind("", bool, is_flag=True)
 NAMES: OptionKind[Names, tuple[str, ...]] = OptionKind("NAME", read_names, repeatable=True)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from syphon.amqp import Malformed, Message, OutOfOrder, Section, encode, in_order
 from syphon.amqp.section_edit import NULL, extract, keys, outline, with_fields, with_pairs
-from syphon.model import EntityPath, MessageFilter, PathPatterns, SyphonError
+from syphon.model import EntityPath, MessageCondition, MessageFilter, PathPatterns, SyphonError
 from syphon.servicebus import Connection, MessageState, Peeked, connected, peek
 
 from .backlog_message import NOT_CARRIED, PATH, stamps_of
@@ -96,14 +96,15 @@ class DeadLetterFilter:
     """Enqueued at or after, and before, in milliseconds since 1970."""
     sequence_numbers: frozenset[int] = frozenset()
     """Only these, in every selected queue; all if it is empty."""
+    where: MessageCondition | None = None
 
     def matches(self, letter: DeadLetter) -> bool:
         if self.sequence_numbers and letter.sequence_number not in self.sequence_numbers:
             return False
-        messages = MessageFilter(PathPatterns.of([self.destination]), self.before, self.after)
+        messages = MessageFilter(PathPatterns.of([self.destination]), self.before, self.after, self.where)
         destination = EntityPath.of(letter.destination or "")
         return fnmatchcase(letter.reason.lower(), self.reason.lower()) and messages.matches(
-            destination, letter.enqueued_at or 0
+            destination, letter.enqueued_at or 0, letter.payload
         )
 
 

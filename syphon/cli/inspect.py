@@ -11,18 +11,20 @@ import click
 from syphon.model import ExitCode, SyphonError, volume
 
 from .backlog_queues import queue_options, report_unreachable, selected_queues, warn_of_stranded
-from .shared_options import config_option, load_settings, needs_spark
+from .shared_options import config_option, load_settings, needs_spark, where_option
 from .tables import say, say_renames, show_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from syphon.operations import BacklogOverview
+    from syphon.sql import Where
 
 
 @click.command(short_help="Show what is in the backlog (read-only).")
 @config_option
 @queue_options
+@where_option
 @click.option(
     "--sql",
     "query",
@@ -39,6 +41,7 @@ def inspect(
     config_file: Path,
     pairs: tuple[str, ...],
     queues: tuple[str, ...],
+    where: Where | None,
     query: str | None,
     limit: int,
     as_json: bool,
@@ -50,6 +53,7 @@ def inspect(
     \b
       syphon inspect -c config.yaml
       syphon inspect -c config.yaml --pair contoso --queue 0 --queue 1
+      syphon inspect -c config.yaml --where "sys.Label = 'invoice' AND amount > 100"
       syphon inspect -c config.yaml --sql "select session_id, count(*) from backlog group by 1 order by 2 desc"
       syphon inspect -c config.yaml --json --sql "select * from backlog where delivery_count > 3"
 
@@ -84,10 +88,10 @@ def inspect(
 
     try:
         if query is None:
-            _show_overview(look_at_backlog(config, reach, starting=starting), limit, as_json)
+            _show_overview(look_at_backlog(config, reach, starting=starting, where=where), limit, as_json)
         else:
             starting()
-            with query_backlog(config, reach, query) as rows:
+            with query_backlog(config, reach, query, where=where) as rows:
                 _answer(rows, limit, as_json)
     except BadQuery as error:
         raise click.UsageError(f"Query rejected: {error}") from None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import click
 
 from syphon.model import ExitCode, Extra, InvalidOption
-from syphon.option_declarations import Option, OptionKind, options_of
+from syphon.option_declarations import WHERE, Option, OptionKind, options_of
 
 if TYPE_CHECKING:
     from syphon.config import Config
@@ -98,6 +98,16 @@ class Reads(ReadsType):
             return self.kind.read(value)
         except InvalidOption as error:
             self.fail(str(error), param, ctx)
+
+
+def where_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--where`."""
+    return click.option(
+        "--where",
+        type=Reads(WHERE),
+        metavar=WHERE.metavar,
+        help="Only messages for which this SQL filter is true; the grammar of subscription rules.",
+    )(command)
 
 
 def options_from(model: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from syphon.lazy_exports import exported_names, lazy_exports
 
 if TYPE_CHECKING:
+    from .backlog_frames import SELECTED as SELECTED
     from .backlog_frames import DeadLetterPreview as DeadLetterPreview
     from .backlog_frames import DestinationSummary as DestinationSummary
     from .backlog_frames import backlog as backlog
@@ -31,6 +32,7 @@ else:
     _MODULES = {
         "backlog_sql": ("BadQuery", "VIEW", "answer_query", "asking"),
         "backlog_frames": (
+            "SELECTED",
             "DeadLetterPreview",
             "DestinationSummary",
             "backlog_frame",

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from syphon.backlog import MessagePreview, PreviewRules, SelectedQueue, preview_message, select_queues
 from syphon.config import ConfigLike, settings_of
 from syphon.ledger import Ledger
-from syphon.model import SyphonError, first_line
+from syphon.model import MessageCondition, SyphonError, first_line
+from syphon.option_declarations import read_where
 from syphon.servicebus import Peeked, connected, peek_pages
 from syphon.spark import access_to
 
@@ -36,6 +37,8 @@ BACKLOG_SCHEMA = (
     "backlog_expires_at timestamp"
 )
 """The Spark schema: one row per message of the backlog."""
+SELECTED = "selected"
+"""The column that says whether an expression selects the message."""
 TASKS_PER_SLOT = 2
 """Queues are not equally deep: a slot that has finished gets another task."""
 
@@ -83,15 +86,18 @@ def backlog(
     *,
     pairs: Sequence[str] = (),
     queues: Sequence[str] = (),
+    where: str | None = None,
 ) -> DataFrame:
     """The messages that wait in the backlog queues, with where a drain would send them: the rows of `syphon inspect`.
 
     `config` is a settings file, its content as a dict, or a `Config`; `pairs` and `queues` choose some, as the options
-    of the command do. Each evaluation peeks again: persist the frame to query it twice. Nothing is received or changed.
+    of the command do, and `where` is its `--where`. Each evaluation peeks again: persist the frame to query it twice.
+    Nothing is received or changed.
     """
     selected = select_queues(settings_of(config).pairs, pairs, queues)
     access_to(spark).ship()
-    return backlog_frame(spark, selected)
+    condition = None if where is None else read_where(where)
+    return backlog_frame(spark, selected, condition).where(SELECTED).drop(SELECTED)
 
 
 def ledger(spark: SparkSession, path: str | Path, table: Literal["transfers", "attempts"] = "transfers") -> DataFrame:
@@ -102,16 +108,21 @@ def ledger(spark: SparkSession, path: str | Path, table: Literal["transfers", "a
     return found.transfers() if table == "transfers" else found.attempts()
 
 
-def backlog_frame(spark: SparkSession, selected: Sequence[SelectedQueue]) -> DataFrame:
-    """A row (`BACKLOG_SCHEMA`) per message in these queues. Each evaluation peeks again: persist to query it twice."""
+def backlog_frame(
+    spark: SparkSession, selected: Sequence[SelectedQueue], where: MessageCondition | None = None
+) -> DataFrame:
+    """A row per message in these queues: the columns of `BACKLOG_SCHEMA`, and `SELECTED`, which is what `where` says.
+
+    Each evaluation peeks again: persist to query it twice.
+    """
     shares = shared_out(selected, TASKS_PER_SLOT * access_to(spark).most_slots())
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for index in batch.column(0).to_pylist():
-                yield from backlog_batches(shares[index])
+                yield from backlog_batches(shares[index], where)
 
-    return spark.range(0, len(shares), 1, len(shares)).mapInArrow(look, BACKLOG_SCHEMA)
+    return spark.range(0, len(shares), 1, len(shares)).mapInArrow(look, f"{BACKLOG_SCHEMA}, {SELECTED} boolean")
 
 
 def shared_out(queues: Sequence[SelectedQueue], most: int) -> list[list[SelectedQueue]]:
@@ -126,7 +137,7 @@ def shared_out(queues: Sequence[SelectedQueue], most: int) -> list[list[Selected
     return [ordered[first:end] for first, end in pairwise(ends)]
 
 
-def backlog_batches(queues: Iterable[SelectedQueue]) -> Iterator[pa.RecordBatch]:
+def backlog_batches(queues: Iterable[SelectedQueue], where: MessageCondition | None = None) -> Iterator[pa.RecordBatch]:
     """The rows of some queues, over one connection for each pair."""
     for _, of_pair in groupby(queues, key=lambda each: each.pair.name):
         some = list(of_pair)
@@ -135,18 +146,20 @@ def backlog_batches(queues: Iterable[SelectedQueue]) -> Iterator[pa.RecordBatch]
         with connected(pair.secondary, some[0].queue) as connection:
             for selected in some:
                 for messages in in_batches(peek_pages(connection, selected.queue)):
-                    yield _batch(selected, [_message_row(message, rules) for message in messages])
+                    yield _batch(selected, [_message_row(message, rules, where) for message in messages])
 
 
 class _MessageRow(NamedTuple):
     message: MessagePreview
     sequence_number: int
     state: str
+    selected: bool
 
 
-def _message_row(peeked: Peeked, rules: PreviewRules) -> _MessageRow:
+def _message_row(peeked: Peeked, rules: PreviewRules, where: MessageCondition | None) -> _MessageRow:
     preview = preview_message(peeked.payload, time.time_ns() // 1_000_000, rules)
-    return _MessageRow(preview, peeked.sequence_number, STATES[peeked.state])
+    is_selected = where is None or where.holds(peeked.payload)
+    return _MessageRow(preview, peeked.sequence_number, STATES[peeked.state], is_selected)
 
 
 def _batch(selected: SelectedQueue, rows: Sequence[_MessageRow]) -> pa.RecordBatch:
@@ -181,6 +194,7 @@ def _batch(selected: SelectedQueue, rows: Sequence[_MessageRow]) -> pa.RecordBat
         "dead_letter_description": each("description", text),
         "restored_size": each("restored_size", number),
         "backlog_expires_at": times("backlog_expires_at"),
+        SELECTED: pa.array([row.selected for row in rows], pa.bool_()),
     }
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 

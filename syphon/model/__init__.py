@@ -42,7 +42,7 @@ from .formatting import (
     utc_time,
     volume,
 )
-from .message_filter import MessageFilter, millis_of
+from .message_filter import MessageCondition, MessageFilter, millis_of
 from .outcomes import (
     DESTINATION_NOT_ALLOWED,
     MOST_DESTINATIONS,
@@ -88,6 +88,7 @@ __all__ = [
     "InvalidSettings",
     "LockLost",
     "MOST_DESTINATIONS",
+    "MessageCondition",
     "MessageFilter",
     "MessageTooLarge",
     "NamespaceGone",

@@ -1,15 +1,23 @@
-"""Selects messages of a backlog: by destination, and by the time when they came into the backlog.
+"""Selects messages of a queue: by destination, by the time when they came into it, and by an expression.
 
 There is one filter. The pump compares each message with it, the drain compares each message that it peeks at, and
-Spark SQL uses a condition that is made from the same object.
+Spark SQL uses a condition that is made from the same object. (The expression is not part of that: who reads the
+messages for Spark evaluates it.)
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Protocol
 
 from .entity_path import EntityPath, PathPatterns
+
+
+class MessageCondition(Protocol):
+    """A condition on the bytes of a message, as `--where` states it."""
+
+    def holds(self, payload: bytes) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +28,22 @@ class MessageFilter:
     before: int | None = None
     after: int | None = None
     """Inclusive; `before` is exclusive."""
+    where: MessageCondition | None = None
 
-    def matches(self, destination: EntityPath | None, enqueued_at: int) -> bool:
+    def matches(self, destination: EntityPath | None, enqueued_at: int, payload: bytes = b"") -> bool:
         """Whether a message is selected. One without a readable destination is, unless destinations are named."""
         if self.before is not None and enqueued_at >= self.before:
             return False
         if self.after is not None and enqueued_at < self.after:
             return False
-        return self.destinations.fit_all or (destination is not None and self.destinations.fit(destination))
+        if not self.destinations.fit_all and (destination is None or not self.destinations.fit(destination)):
+            return False
+        return self.where is None or self.where.holds(payload)
+
+    @property
+    def is_specific(self) -> bool:
+        """Whether it names what a person may have misspelled. A period that matches nothing is normal."""
+        return self.needs_destination or self.where is not None
 
     @property
     def needs_destination(self) -> bool:
@@ -35,7 +51,7 @@ class MessageFilter:
         return not self.destinations.fit_all
 
     def sql(self) -> str:
-        """The filter as a condition on the columns `destination` and `enqueued_at` of a backlog's rows."""
+        """Destinations and times as a condition on the columns `destination` and `enqueued_at` of a backlog's rows."""
         conditions = ["true"]
         if self.before is not None:
             conditions.append(f"unix_millis(enqueued_at) < {self.before}")

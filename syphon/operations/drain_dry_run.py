@@ -11,6 +11,7 @@ from syphon.backlog import SelectedQueue, by_pair, not_allowed
 from syphon.config import Config, PairSettings, Via, settings_of
 from syphon.cost import PricingTier, drain_cost, load_prices
 from syphon.datasource import (
+    SELECTED,
     DeadLetterPreview,
     DestinationSummary,
     backlog_frame,
@@ -187,7 +188,7 @@ def forecast(
     count = wanted if options.limit is None else min(wanted, options.limit)
     others = seen.messages - wanted
     dead_letters = (*seen.refused, *(found.dead_letter() for found in given_up))
-    no_match = not wanted and others and options.messages.needs_destination
+    no_match = not wanted and others and options.messages.is_specific
     is_left = dead_letters or waiting or no_match or count < wanted
     paces = _paces(chosen, options, seen.destinations)
     total = max(1, sum(pace.messages for pace in paces))
@@ -296,11 +297,12 @@ _EMPTY = Seen(0, [], [], {}, {}, {})
 
 def _look(config: Config, chosen: list[SelectedQueue], options: DrainOptions, session: SparkSession | None) -> Seen:
     with spark_session(config.pipeline, "syphon drain --dry-run", given=session) as spark:
-        movable = backlog_frame(spark, chosen).where("state IN ('active', 'deferred')").persist()
+        frame = backlog_frame(spark, chosen, options.where)
+        movable = frame.where("state IN ('active', 'deferred')").persist()
         try:
             with looking(spark):
                 everything = movable.count()
-            frame = movable.where(options.messages.sql())
+            frame = movable.where(options.messages.sql()).where(SELECTED)
             destinations, refused = with_renames(summary(frame), chosen), dead_letter_previews(frame)
             named = [(found.pair, found.destination) for found in destinations if found.destination]
             answers, unchecked = _answers(chosen, named)

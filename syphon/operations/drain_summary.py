@@ -209,7 +209,7 @@ def exit_code_of(result: DrainResult, options: DrainOptions) -> ExitCode:
         return ExitCode.NOT_AUTHORIZED if result.fault.denied else ExitCode.FAULTED
     if result.lost is not None or result.remaining is None or result.primary_error:
         return ExitCode.UNAVAILABLE
-    if result.has_no_match and options.messages.needs_destination:
+    if result.has_no_match and options.messages.is_specific:
         return ExitCode.LEFT
     done = result.is_empty and not result.absent and not result.totals.dead_lettered
     return ExitCode.OK if done else ExitCode.LEFT

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 from syphon.backlog import SelectedQueue, by_pair, expiry_warning, select_queues
 from syphon.config import Config, ConfigLike, settings_of
 from syphon.datasource import (
+    SELECTED,
     VIEW,
     DeadLetterPreview,
     DestinationSummary,
@@ -26,6 +27,7 @@ from syphon.model import (
     EntityPath,
     ExitCode,
     InvalidOption,
+    MessageCondition,
     SyphonError,
     exit_code_for,
     html_line,
@@ -33,9 +35,10 @@ from syphon.model import (
     plural,
     volume,
 )
-from syphon.option_declarations import Names, Queues, read_names
+from syphon.option_declarations import Names, Queues, read_names, read_where
 from syphon.servicebus import connected, peek, try_receiver
 from syphon.spark import session_for_queries, spark_session
+from syphon.sql import Where
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -174,6 +177,7 @@ def inspect(
     *,
     pairs: Names = (),
     queues: Queues = (),
+    where: str | Where | None = None,
 ) -> BacklogOverview: ...
 
 
@@ -185,6 +189,7 @@ def inspect(
     sql: str,
     pairs: Names = (),
     queues: Queues = (),
+    where: str | Where | None = None,
     limit: int = MOST_ROWS,
 ) -> BacklogAnswer: ...
 
@@ -196,24 +201,25 @@ def inspect(
     sql: str | None = None,
     pairs: Names = (),
     queues: Queues = (),
+    where: str | Where | None = None,
     limit: int = MOST_ROWS,
 ) -> BacklogOverview | BacklogAnswer:
     """Peek into the backlog queues: how many messages are waiting per destination, their size and age, and which would
-    be dead-lettered and why.
+    be dead-lettered and why. With `where`, only of the messages for which this SQL filter is true.
 
     With `sql`, run one query on the view `backlog` instead, with at most `limit` rows. It may read only this view, and
     needs a classic session. Settings and session are those of `drain`. An unreachable queue is in `unseen`; if all
     queues are unreachable, the error of the first is raised.
     """
-    settings = settings_of(config)
+    settings, condition = settings_of(config), None if where is None else read_where(where)
     reach = reach_queues(select_queues(settings.pairs, read_names(pairs), read_names(queues)))
     if not reach.queues:
         raise reach.unreachable[0][1]
     if sql is None:
-        return look_at_backlog(settings, reach, spark)
+        return look_at_backlog(settings, reach, spark, where=condition)
     if limit < 1:
         raise InvalidOption(f"limit is {limit}: it must be 1 or more.")
-    with query_backlog(settings, reach, sql, spark) as frame:
+    with query_backlog(settings, reach, sql, spark, where=condition) as frame:
         texts, is_complete = json_rows(frame, limit)
         rows = tuple(tuple(value for _, value in json.loads(text, object_pairs_hook=list)) for text in texts)
         return BacklogAnswer(tuple(frame.columns), rows, is_complete, reach.unseen, reach.exit_code)
@@ -254,13 +260,17 @@ def has_messages(selected: Sequence[SelectedQueue]) -> bool:
 
 
 def look_at_backlog(
-    config: Config, reach: Reach, spark: SparkSession | None = None, starting: Callable[[], None] = lambda: None
+    config: Config,
+    reach: Reach,
+    spark: SparkSession | None = None,
+    starting: Callable[[], None] = lambda: None,
+    where: MessageCondition | None = None,
 ) -> BacklogOverview:
     """What is in these queues. `starting` is called before Spark is used, if there are messages."""
     if not has_messages(reach.queues):
         return BacklogOverview(unseen=reach.unseen, exit_code=reach.exit_code)
     starting()
-    with _session(config, spark) as ours, _peeked(ours, reach) as frame:
+    with _session(config, spark) as ours, _peeked(ours, reach, where) as frame:
         destinations = with_renames(summary(frame), reach.queues)
         return BacklogOverview(tuple(destinations), tuple(dead_letter_previews(frame)), reach.unseen, reach.exit_code)
 
@@ -278,12 +288,18 @@ def with_renames(found: Iterable[DestinationSummary], queues: Iterable[SelectedQ
 
 
 @contextmanager
-def query_backlog(config: Config, reach: Reach, query: str, spark: SparkSession | None = None) -> Iterator[DataFrame]:
+def query_backlog(
+    config: Config,
+    reach: Reach,
+    query: str,
+    spark: SparkSession | None = None,
+    where: MessageCondition | None = None,
+) -> Iterator[DataFrame]:
     """The rows that a query on the view of these queues gives. Raises BadQuery, also while the rows are fetched."""
     with _session(config, spark) as ours:
         # The caller's session may have a view of this name, and another time zone.
         apart = session_for_queries(ours)
-        with _peeked(apart, reach) as frame:
+        with _peeked(apart, reach, where) as frame:
             frame.createOrReplaceTempView(VIEW)
             with asking():
                 yield answer_query(apart, query)
@@ -294,9 +310,9 @@ def _session(config: Config, given: SparkSession | None) -> AbstractContextManag
 
 
 @contextmanager
-def _peeked(spark: SparkSession, reach: Reach) -> Iterator[DataFrame]:
+def _peeked(spark: SparkSession, reach: Reach, where: MessageCondition | None) -> Iterator[DataFrame]:
     """One peek at everything; the queries read its result."""
-    frame = backlog_frame(spark, reach.queues).persist()
+    frame = backlog_frame(spark, reach.queues, where).where(SELECTED).drop(SELECTED).persist()
     try:
         with looking(spark):
             frame.count()

@@ -457,8 +457,9 @@ class Pump:
                 self._fail(queue, SyphonError(PARTITIONED))
                 return
             queue.order.arrived(restored.stamps.sequence_number, transfer)
+        is_selected = self._options.messages.matches(restored.destination, restored.stamps.enqueued_at, arrival.payload)
         arrival.payload = b""  # it has been restored: once in memory is enough
-        if not self._options.messages.matches(restored.destination, restored.stamps.enqueued_at):
+        if not is_selected:
             queue.skip(arrival)
             return
         destination = self.destinations.find(restored.destination)
@@ -472,7 +473,7 @@ class Pump:
     def _is_filtered_out(self, arrival: Arrival) -> bool:
         """Whether the filter excludes a message that cannot be restored. Its destination may still be readable."""
         enqueued_at = stamps_of(arrival.payload).enqueued_at
-        return not self._options.messages.matches(destination_of(arrival.payload), enqueued_at)
+        return not self._options.messages.matches(destination_of(arrival.payload), enqueued_at, arrival.payload)
 
     def _session_of(self, message: Peeked) -> SessionKey | None:
         """The session of a message that will be forwarded; None if it has none, or goes to the dead letters."""
@@ -486,7 +487,7 @@ class Pump:
     def destination_key(self, message: Peeked) -> str | None:
         """The key of a message's destination, empty if it names none; None if the message cannot be moved now."""
         path = destination_of(message.payload)
-        if not self._options.messages.matches(path, stamps_of(message.payload).enqueued_at):
+        if not self._options.messages.matches(path, stamps_of(message.payload).enqueued_at, message.payload):
             return None
         if path is None:
             return ""  # it goes to the dead letters

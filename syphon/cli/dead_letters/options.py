@@ -12,11 +12,12 @@ from syphon.model import millis_of, printable
 from syphon.option_declarations import TIME
 
 from ..backlog_queues import queue_options
-from ..shared_options import Reads, config_option
+from ..shared_options import Reads, config_option, where_option
 
 if TYPE_CHECKING:
     from syphon.backlog import DeadLetterFilter, LetterEdit, SelectedQueue
     from syphon.config import PairSettings
+    from syphon.sql import Where
     from syphon.transfer import DuplicateGuard, Route
 
 
@@ -39,6 +40,7 @@ FILTERS = (
         help="Only dead letters enqueued at or after: 2026-10-01, 2026-10-01T08:30Z, or 2h (ago).",
     ),
     click.option("--before", type=Reads(TIME), help="Only dead letters enqueued before this time."),
+    where_option,
     click.option(
         "--sequence-number",
         "sequence_numbers",
@@ -49,7 +51,7 @@ FILTERS = (
     ),
     click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most N dead letters."),
 )
-NO_FILTER = {"reason": "*", "destination": "*", "after": None, "before": None, "sequence_numbers": ()}
+NO_FILTER = {"reason": "*", "destination": "*", "after": None, "before": None, "where": None, "sequence_numbers": ()}
 """The filter options if none is given."""
 
 
@@ -65,6 +67,7 @@ def wanted(
     destination: str,
     after: datetime | None,
     before: datetime | None,
+    where: Where | None,
     sequence_numbers: tuple[int, ...] = (),
 ) -> DeadLetterFilter:
     """The filters as one object."""
@@ -72,7 +75,8 @@ def wanted(
 
     if after is not None and before is not None and before <= after:
         raise click.UsageError(f"--before {before.isoformat()} is not later than --after {after.isoformat()}.")
-    return DeadLetterFilter(reason, destination, millis_of(after), millis_of(before), frozenset(sequence_numbers))
+    numbers = frozenset(sequence_numbers)
+    return DeadLetterFilter(reason, destination, millis_of(after), millis_of(before), numbers, where)
 
 
 _EDITS = (

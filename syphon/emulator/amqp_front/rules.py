@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from syphon.amqp import Described, Int, Long, Map, Symbol, Timestamp, ULong, Value
+from syphon.sql import plain
 
 from ..broker import (
     BadArgument,
@@ -16,7 +17,6 @@ from ..broker import (
     SqlAction,
     SqlFilter,
     TrueFilter,
-    plain,
 )
 from ..clock import Millis
 

@@ -41,7 +41,6 @@ from .refusals import (
     TimedOut,
     Unauthorized,
 )
-from .rule_properties import plain
 from .sessions import MessageSession, SessionQueue, SessionWaiter
 from .transactions import OpenTransactions
 from .virtual_hosts import VirtualHosts
@@ -109,6 +108,5 @@ __all__ = [
     "VirtualHosts",
     "default_message_size",
     "key_name",
-    "plain",
     "validate",
 ]

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from syphon.amqp import Byte, Float, Int, Long, Short, UByte, UInt, ULong, UShort, Value
+from syphon.sql import BadExpression, Statement, parse_action
 
 from .message import NAME_LIMIT, BrokeredMessage
+from .refusals import BadArgument
 from .rule_properties import MessageProperties, amqp_value
-from .sql import Statement, parse_action
 
 _FIELDS: Mapping[str, str] = {
     "messageid": "message_id",
@@ -53,7 +54,10 @@ class SqlAction:
 
     def __post_init__(self) -> None:
         # A frozen dataclass has no other way to store a value that is computed from its fields.
-        statements = parse_action(self.expression, self.parameters, (*_FIELDS, _TIME_TO_LIVE))
+        try:
+            statements = parse_action(self.expression, self.parameters, (*_FIELDS, _TIME_TO_LIVE))
+        except BadExpression as error:
+            raise BadArgument(str(error)) from None
         object.__setattr__(self, "_statements", statements)
 
     def applied_to(self, message: BrokeredMessage) -> BrokeredMessage:

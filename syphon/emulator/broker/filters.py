@@ -2,29 +2,17 @@
 
 A filter is a value. Its constructor refuses an invalid filter; after that it answers yes or no for any number of
 messages and does not change them. It sees a message only through `FilterableProperties`, so it does not depend on how
-the message is stored. The filters are our own code because Service Bus has its own semantics: see `sql`.
+the message is stored. The filters are our own code because Service Bus has its own semantics: see `syphon.sql`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from .sql import Condition, compare, parse
+from syphon.sql import BadExpression, Condition, FilterableProperties, compare, parse
 
-
-class FilterableProperties(Protocol):
-    """The properties of one message, as a filter reads them."""
-
-    def system(self, name: str) -> object | None:
-        """The value of a system property, by its name in lower case: `messageid`, `label` and so on."""
-
-    def user(self, name: str) -> object | None:
-        """The value of an application property, `None` if there is none or it is null."""
-
-    def has_user(self, name: str) -> bool:
-        """Whether there is an application property of that name, null or not."""
+from .refusals import BadArgument
 
 
 @dataclass(frozen=True)
@@ -84,7 +72,10 @@ class SqlFilter:
 
     def __post_init__(self) -> None:
         # A frozen dataclass has no other way to store a value that is computed from its fields.
-        object.__setattr__(self, "_condition", parse(self.expression, self.parameters))
+        try:
+            object.__setattr__(self, "_condition", parse(self.expression, self.parameters))
+        except BadExpression as error:
+            raise BadArgument(str(error)) from None
 
     def matches(self, properties: FilterableProperties) -> bool:
         return self._condition.holds(properties) is True

@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 
-from syphon.amqp import Char, Described, Long, Message, Properties, Symbol, Timestamp, ULong, Value
+from syphon.amqp import Described, Long, Message, Properties, Symbol, Timestamp, ULong, Value
+from syphon.sql import of_section, plain, utc
 
-from ..clock import FOREVER, Millis
+from ..clock import FOREVER
 from .message import BrokeredMessage
 
 
@@ -21,21 +22,13 @@ class MessageProperties:
     def _system(self) -> dict[str, object]:
         properties: Properties = Message(self._message.bare).properties()
         message = self._message
-        return {
-            "messageid": _text(properties.message_id),
-            "correlationid": _text(properties.correlation_id),
-            "to": properties.to,
-            "replyto": properties.reply_to,
-            "label": properties.subject,
-            "sessionid": properties.group_id,
-            "replytosessionid": properties.reply_to_group_id,
-            "contenttype": properties.content_type,
+        return of_section(properties) | {
             "timetolive": timedelta(milliseconds=message.ttl) if message.ttl < FOREVER else None,
-            "enqueuedtimeutc": _time(message.enqueued_at),
+            "enqueuedtimeutc": utc(message.enqueued_at),
             "sequencenumber": message.sequence,
             "deliverycount": message.delivery_count,
             "partitionkey": message.partition_key,
-            "scheduledenqueuetimeutc": _time(message.due) if message.due else None,
+            "scheduledenqueuetimeutc": utc(message.due) if message.due else None,
         }
 
     @cached_property
@@ -51,38 +44,6 @@ class MessageProperties:
 
     def has_user(self, name: str) -> bool:
         return name.lower() in self._user
-
-
-def _time(at: Millis) -> datetime:
-    return datetime.fromtimestamp(at / 1000, UTC)
-
-
-def _text(value: Value) -> object:
-    return value if value is None or isinstance(value, str) else str(value)
-
-
-def plain(value: Value) -> object:
-    """Converts an AMQP value to the Python value that filters compare: times and durations in particular."""
-    try:
-        if isinstance(value, Timestamp):
-            return _time(int(value))
-        if isinstance(value, Described):
-            return _of_dotnet(value)
-    except (OverflowError, ValueError, OSError):
-        return None
-    return chr(value) if isinstance(value, Char) and value < 0x110000 else value
-
-
-def _of_dotnet(described: Described) -> object:
-    """Converts types that .NET has and AMQP lacks. A filter cannot compare other described values."""
-    kind, value = described.descriptor, described.value
-    if kind == "com.microsoft:timespan" and isinstance(value, int):
-        return timedelta(microseconds=value // 10)
-    if kind == "com.microsoft:datetime-offset" and isinstance(value, int):
-        return datetime(1, 1, 1, tzinfo=UTC) + timedelta(microseconds=value // 10)
-    if kind == "com.microsoft:uri" and isinstance(value, str):
-        return value
-    return None
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

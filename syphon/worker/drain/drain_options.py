@@ -13,6 +13,7 @@ from syphon.option_declarations import (
     NAMES,
     RATE,
     TIME,
+    WHERE,
     Moment,
     Names,
     Option,
@@ -21,6 +22,7 @@ from syphon.option_declarations import (
     one_of,
     words,
 )
+from syphon.sql import Where
 
 GIVE_UP = {"missing": "entity-not-found", "disabled": "entity-disabled"}
 """The words of --give-up, and the permanent error in the settings for each."""
@@ -43,6 +45,12 @@ class DrainOptions(QueueSelection):
     )
     after: Option[Moment | None, datetime | None] = Option(
         "--after", TIME, "Only messages enqueued in the backlog at or after this time, or 2h ago."
+    )
+    where: Option[str | Where | None, Where | None] = Option(
+        "--where",
+        WHERE,
+        "Only messages for which this SQL filter is true, as in \"priority > 5 AND sys.Label = 'new'\".",
+        details="The grammar of subscription rules ([filters](filters.md)), over the message as it lies in the backlog",
     )
     limit: Option[int | None, int | None] = Option("--limit", COUNT, "Forward at most N messages.")
     rate: Option[str | float | None, float | None] = Option(
@@ -96,7 +104,7 @@ class DrainOptions(QueueSelection):
     @property
     def is_filtered(self) -> bool:
         """Whether some messages may not match, so that the counts of the namespace do not say how many do."""
-        return bool(self.destinations) or self.before is not None or self.after is not None
+        return bool(self.destinations) or self.before is not None or self.after is not None or self.where is not None
 
     def __post_init__(self) -> None:
         if self.before is not None and self.after is not None and self.before <= self.after:
@@ -104,4 +112,4 @@ class DrainOptions(QueueSelection):
                 f"--before {self.before.isoformat()} is not later than --after {self.after.isoformat()}."
             )
         patterns = PathPatterns.of(self.destinations or ["*"])
-        self.messages = MessageFilter(patterns, millis_of(self.before), millis_of(self.after))
+        self.messages = MessageFilter(patterns, millis_of(self.before), millis_of(self.after), self.where)

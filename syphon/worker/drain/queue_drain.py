@@ -32,7 +32,7 @@ MOST_COUNTED = 100_000
 def selects(messages: MessageFilter, peeked: Peeked) -> bool:
     """Whether the filter matches a message that was peeked."""
     destination = destination_of(peeked.payload) if messages.needs_destination else None
-    return messages.matches(destination, stamps_of(peeked.payload).enqueued_at)
+    return messages.matches(destination, stamps_of(peeked.payload).enqueued_at, peeked.payload)
 
 
 def unreachable(primary_error: str) -> str:

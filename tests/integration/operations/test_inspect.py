@@ -15,6 +15,7 @@ from syphon.datasource.backlog_frames import BacklogUnseen, backlog_frame, dead_
 from syphon.datasource.backlog_sql import BadQuery, answer_query, asking
 from syphon.emulator import Action, Fault, Kind, Operation
 from syphon.model import TimeToLive
+from syphon.sql import Where
 from tests.integration.operations.conftest import FIRST, KEY, SECOND, Bench, aliased
 
 if TYPE_CHECKING:
@@ -46,6 +47,12 @@ def test_every_message_of_every_queue_is_a_row(bench: Bench, spark: SparkSession
     assert (second.message_id, second.destination, second.dead_letter_reason) == ("m2", None, "NoDestination")
     assert "x-ms-path is missing" in second.dead_letter_description
     assert (third.queue, third.destination) == (SECOND, "billing")
+
+
+def test_a_frame_has_only_messages_that_an_expression_selects(bench: Bench, spark: SparkSession) -> None:  # X13
+    bench.put(aliased("small", "orders", "m1"), aliased("small", "orders", "m2"))
+    rows = backlog_frame(spark, bench.assignments(), Where("sys.MessageId = 'm2'")).orderBy("message_id").collect()
+    assert [(row.message_id, row.selected) for row in rows] == [("m1", False), ("m2", True)]
 
 
 def test_the_summary_counts_by_destination_what_waits_and_what_would_be_refused(

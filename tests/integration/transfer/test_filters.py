@@ -9,6 +9,7 @@ from syphon.model import TimeToLive
 from syphon.model.entity_path import PathPatterns
 from syphon.model.message_filter import MessageFilter
 from syphon.model.outcomes import Result
+from syphon.sql import Where
 from tests.integration.transfer.conftest import BACKLOG, PATIENT, TwoNamespaces, aliased
 
 
@@ -42,6 +43,20 @@ def test_only_the_selected_time_is_served(namespaces: TwoNamespaces) -> None:  #
     pump, _ = namespaces.run(replace(PATIENT, messages=MessageFilter(after=old + 50)))
     assert (pump.counters.forwarded, pump.counters.dead_lettered, pump.counters.outside) == (1, 0, 2)
     assert [str(message) for message in namespaces.take("orders", 1)] == ["new"]
+
+
+def test_only_messages_for_which_the_expression_is_true_are_served(namespaces: TwoNamespaces) -> None:  # X13
+    namespaces.queue("orders")
+    urgent, normal = ({"priority": priority} for priority in ("high", "low"))
+    namespaces.put(
+        aliased("one", "orders", application_properties=urgent),
+        aliased("two", "orders", application_properties=normal),
+        aliased("three", "", application_properties=normal),
+    )
+    where = Where("priority = 'high' AND [x-ms-path] = 'orders'")
+    pump, _ = namespaces.run(replace(PATIENT, messages=MessageFilter(where=where)))
+    assert (pump.counters.forwarded, pump.counters.dead_lettered, pump.counters.outside) == (1, 0, 2)
+    assert [str(message) for message in namespaces.take("orders", 1)] == ["one"]
 
 
 def test_what_has_expired_is_dead_lettered_if_its_destination_matches(namespaces: TwoNamespaces) -> None:  # M5

@@ -11,6 +11,7 @@ from syphon.backlog import to_backlog
 from syphon.backlog.dead_letter_edit import LetterEdit
 from syphon.backlog.dead_letters import DeadLetter, DeadLetterFilter, NotPutBack, grouped, put_back, read
 from syphon.servicebus.queue_peek import stamped
+from syphon.sql import Where
 from tests.support import backlog_messages
 from tests.support.backlog_messages import Sent
 
@@ -105,6 +106,8 @@ def letter(reason: str = "r", destination: str | None = "orders", at: int | None
         (DeadLetterFilter(after=100, before=101), True),
         (DeadLetterFilter(before=100), False),
         (DeadLetterFilter(after=101), False),
+        (DeadLetterFilter(where=Where("1 = 1")), True),
+        (DeadLetterFilter(where=Where("colour = 'green'")), False),
     ],
 )
 def test_dead_letters_are_chosen_by_reason_destination_and_time(wanted: DeadLetterFilter, taken: bool) -> None:

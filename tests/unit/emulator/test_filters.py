@@ -16,12 +16,11 @@ from syphon.emulator.broker.filters import (
     CorrelationFilter,
     FalseFilter,
     Filter,
-    FilterableProperties,
     SqlFilter,
     TrueFilter,
 )
 from syphon.emulator.broker.refusals import BadArgument
-from syphon.emulator.broker.sql import parse
+from syphon.sql import FilterableProperties, parse
 
 
 class Long(int):

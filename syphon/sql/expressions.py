@@ -4,12 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol, cast
 
+from .language import Written
 from .values import calculate, compare, like_pattern
 
-if TYPE_CHECKING:
-    from ..filters import FilterableProperties
+
+class FilterableProperties(Protocol):
+    """The properties of one message, as a filter reads them."""
+
+    def system(self, name: str) -> object | None:
+        """The value of a system property, by its name in lower case: `messageid`, `label` and so on."""
+
+    def user(self, name: str) -> object | None:
+        """The value of an application property, `None` if there is none or it is null."""
+
+    def has_user(self, name: str) -> bool:
+        """Whether there is an application property of that name, null or not."""
+
+
+class FilterableMessage(FilterableProperties, Protocol):
+    """A message with a body that a filter may read."""
+
+    def body(self, names: Sequence[str]) -> object | None:
+        """The value at a place in a JSON body; `None` if there is none."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +39,8 @@ class ValueExpression:
     """Whether the message has the property. Only properties have this."""
     text: str | None = None
     """The value of a string constant, so that an invalid pattern is refused before the first message."""
+    written: Written | None = None
+    """How a text that it is compared with is read. Only some system properties have this."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +57,21 @@ def constant(value: object) -> ValueExpression:
     return ValueExpression(lambda _: value, text=value if isinstance(value, str) else None)
 
 
-def system_property(name: str) -> ValueExpression:
+def system_property(name: str, written: Written | None = None) -> ValueExpression:
     return ValueExpression(
         lambda properties: properties.system(name),
         lambda properties: properties.system(name) is not None,
+        written=written,
     )
+
+
+def body_value(names: Sequence[str]) -> ValueExpression:
+    """A value in the body. Only a language for messages with bodies has it."""
+
+    def of(properties: FilterableProperties) -> object:
+        return cast(FilterableMessage, properties).body(names)
+
+    return ValueExpression(of, lambda properties: of(properties) is not None)
 
 
 def user_property(name: ValueExpression) -> ValueExpression:

@@ -12,11 +12,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from ..refusals import BadArgument
 from .expressions import (
     Condition,
     Expression,
     ValueExpression,
+    body_value,
     calculation,
     comparison,
     conjunction,
@@ -28,44 +28,26 @@ from .expressions import (
     system_property,
     user_property,
 )
+from .language import RULES, Language
 from .tokens import Token, refuse, tokens
-from .values import EQUALITY, ORDER, kind_of, like_pattern
+from .values import EQUALITY, ORDER, BadExpression, kind_of, like_pattern
 
 LONGEST_EXPRESSION = 1024
 MOST_STATEMENTS = 32
 DEEPEST_NESTING = 32
 
-SYSTEM_PROPERTIES: Mapping[str, str] = {
-    **{
-        name: name
-        for name in (
-            "messageid",
-            "correlationid",
-            "to",
-            "replyto",
-            "label",
-            "sessionid",
-            "replytosessionid",
-            "contenttype",
-            "timetolive",
-            "enqueuedtimeutc",
-            "sequencenumber",
-            "deliverycount",
-            "partitionkey",
-            "scheduledenqueuetimeutc",
-        )
-    },
-    "subject": "label",
-}
-"""The names allowed after `sys.`, and the system property of each. Newer SDKs call the label a subject."""
-
 _NAMES = ("word", "name")
 _LITERALS: Mapping[str, bool | None] = {"TRUE": True, "FALSE": False, "NULL": None}
 
 
-def parse(expression: str, parameters: Mapping[str, object], new_id: Callable[[], uuid.UUID] = uuid.uuid4) -> Condition:
-    """Parses an expression into its condition. `BadArgument` names the position of an error."""
-    return _Parser("filter", expression, parameters, new_id).whole()
+def parse(
+    expression: str,
+    parameters: Mapping[str, object],
+    new_id: Callable[[], uuid.UUID] = uuid.uuid4,
+    language: Language = RULES,
+) -> Condition:
+    """Parses an expression into its condition. `BadExpression` names the position of an error."""
+    return _Parser("filter", expression, parameters, new_id, language).whole()
 
 
 @dataclass(frozen=True)
@@ -85,7 +67,7 @@ def parse_action(
     new_id: Callable[[], uuid.UUID] = uuid.uuid4,
 ) -> list[Statement]:
     """Parses an action into its statements. They may change only system properties that are `settable`."""
-    return _Parser("action", expression, parameters, new_id).statements(settable)
+    return _Parser("action", expression, parameters, new_id, RULES).statements(settable)
 
 
 class _Parser:
@@ -93,10 +75,15 @@ class _Parser:
     returns what it read and requires a value or a condition only where it needs one."""
 
     def __init__(
-        self, what: str, expression: str, parameters: Mapping[str, object], new_id: Callable[[], uuid.UUID]
+        self,
+        what: str,
+        expression: str,
+        parameters: Mapping[str, object],
+        new_id: Callable[[], uuid.UUID],
+        language: Language,
     ) -> None:
         if len(expression) > LONGEST_EXPRESSION:
-            raise BadArgument(
+            raise BadExpression(
                 f"The SQL {what} expression has {len(expression)} characters; expected at most {LONGEST_EXPRESSION}."
             )
         self._what = what
@@ -105,6 +92,7 @@ class _Parser:
         self._depth = 0
         self._parameters = {name.removeprefix("@").casefold(): value for name, value in parameters.items()}
         self._new_id = new_id
+        self._language = language
 
     def whole(self) -> Condition:
         condition = self._as_condition(self._disjunction())
@@ -143,7 +131,7 @@ class _Parser:
         system, token = self._scoped_name(token)
         if not system:
             return False, token.name()
-        name = SYSTEM_PROPERTIES[token.name().lower()]
+        name = self._language.system[token.name().lower()]
         if name not in settable:
             self._refuse(f"a system property that an action can change ({', '.join(settable)})", token)
         return True, name
@@ -178,8 +166,9 @@ class _Parser:
         start = self._here
         term = self._sum()
         if self._here.kind in EQUALITY or self._here.kind in ORDER:
-            left = self._as_value(term, start)
-            return comparison(self._next().kind, left, self._operand())
+            left, symbol, after = self._as_value(term, start), self._next().kind, self._here
+            right = self._operand()
+            return comparison(symbol, self._as_kind_of(right, left, start), self._as_kind_of(left, right, after))
         if self._accept("IS"):
             return self._is_null(term, start)
         negated = self._accept("NOT")
@@ -202,11 +191,24 @@ class _Parser:
 
     def _in(self, left: ValueExpression) -> Condition:
         self._open("( and the values to choose from")
-        choices = [self._operand()]
+        choices = [self._choice(left)]
         while self._accept(","):
-            choices.append(self._operand())
+            choices.append(self._choice(left))
         self._close("a comma or )")
         return one_of(left, choices)
+
+    def _choice(self, left: ValueExpression) -> ValueExpression:
+        start = self._here
+        return self._as_kind_of(left, self._operand(), start)
+
+    def _as_kind_of(self, left: ValueExpression, right: ValueExpression, start: Token) -> ValueExpression:
+        """A text that is compared with a time or a duration is read as one, where the language says so."""
+        if left.written is None or right.text is None:
+            return right
+        try:
+            return constant(left.written.read(right.text))
+        except ValueError:
+            self._refuse(left.written.expected, start)
 
     def _like(self, left: ValueExpression) -> Condition:
         start = self._here
@@ -278,21 +280,32 @@ class _Parser:
         return user_property(constant(token.name()))
 
     def _scoped(self, scope: Token) -> ValueExpression:
+        if self._language.has_body and scope.text.lower() == "body":
+            return self._body()
         system, token = self._scoped_name(scope)
         if system:
-            return system_property(SYSTEM_PROPERTIES[token.name().lower()])
+            name = self._language.system[token.name().lower()]
+            return system_property(name, self._language.written.get(name))
         return user_property(constant(token.name()))
+
+    def _body(self) -> ValueExpression:
+        names = []
+        while self._accept("."):
+            if self._here.kind not in _NAMES:
+                self._refuse("a name in the body after the dot")
+            names.append(self._next().name())
+        return body_value(names)
 
     def _scoped_name(self, scope: Token) -> tuple[bool, Token]:
         """Whether the scope before the dot is `sys`, and the name after it."""
         if scope.text.lower() not in ("sys", "user"):
-            self._refuse("sys or user before the dot", scope)
+            self._refuse(self._language.scopes + " before the dot", scope)
         self._next()
         if self._here.kind not in _NAMES:
             self._refuse("a property's name after the dot")
         token = self._next()
         system = scope.text.lower() == "sys"
-        if system and token.name().lower() not in SYSTEM_PROPERTIES:
+        if system and token.name().lower() not in self._language.system:
             self._refuse("the name of a system property", token)
         return system, token
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple, NoReturn
 
-from ..refusals import BadArgument
+from .values import BadExpression
 
 _KEYWORDS = frozenset({"AND", "OR", "NOT", "LIKE", "ESCAPE", "IN", "IS", "NULL", "EXISTS", "TRUE", "FALSE"})
 _UNFINISHED = {"'": "a closing '", '"': 'a name and a closing "', "[": "a name and a closing ]"}
@@ -54,7 +54,7 @@ def tokens(expression: str, what: str = "filter") -> Iterator[Token]:
 
 def refuse(what: str, at: int, expected: str, found: str) -> NoReturn:
     shown = found if len(found) <= 40 else f"{found[:40]}…"
-    raise BadArgument(
+    raise BadExpression(
         f"The SQL {what} expression is not valid at character {at + 1}: expected {expected}, "
         f"found {shown or 'the end of the expression'}."
     )

@@ -12,6 +12,11 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
+
+class BadExpression(ValueError):
+    """An expression that is not of the language. The text names the character."""
+
+
 LONGEST_TEXT = 65_536
 """The size limit of all properties of a message together. A longer concatenation is unknown."""
 LONGEST_PATTERN = 1024
