@@ -1,4 +1,4 @@
-"""`--where`: a filter over messages as they lie in a queue (X13)."""
+"""`--where`: a filter over messages as they lie in a queue (D23)."""
 
 from __future__ import annotations
 

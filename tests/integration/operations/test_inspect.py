@@ -49,7 +49,7 @@ def test_every_message_of_every_queue_is_a_row(bench: Bench, spark: SparkSession
     assert (third.queue, third.destination) == (SECOND, "billing")
 
 
-def test_a_frame_has_only_messages_that_an_expression_selects(bench: Bench, spark: SparkSession) -> None:  # X13
+def test_a_frame_has_only_messages_that_an_expression_selects(bench: Bench, spark: SparkSession) -> None:  # D23
     bench.put(aliased("small", "orders", "m1"), aliased("small", "orders", "m2"))
     rows = backlog_frame(spark, bench.assignments(), Where("sys.MessageId = 'm2'")).orderBy("message_id").collect()
     assert [(row.message_id, row.selected) for row in rows] == [("m1", False), ("m2", True)]

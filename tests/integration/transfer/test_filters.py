@@ -45,7 +45,7 @@ def test_only_the_selected_time_is_served(namespaces: TwoNamespaces) -> None:  #
     assert [str(message) for message in namespaces.take("orders", 1)] == ["new"]
 
 
-def test_only_messages_for_which_the_expression_is_true_are_served(namespaces: TwoNamespaces) -> None:  # X13
+def test_only_messages_for_which_the_expression_is_true_are_served(namespaces: TwoNamespaces) -> None:  # D23
     namespaces.queue("orders")
     urgent, normal = ({"priority": priority} for priority in ("high", "low"))
     namespaces.put(

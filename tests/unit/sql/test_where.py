@@ -1,4 +1,4 @@
-"""`--where`: SQL filters over messages as they lie in a queue (X13)."""
+"""`--where`: SQL filters over messages as they lie in a queue (D23)."""
 
 from __future__ import annotations
 
