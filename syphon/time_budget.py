@@ -170,6 +170,8 @@ SHORTEST_REPORT_PAUSE = 0.05
 """Shortest pause between two reports."""
 ROWS_SENT_EVERY = 5.0
 """A slot sends the rows of the ledger to the driver: a killed slot loses no older ones."""
+UNATTENDED_LEASE = 10.0
+"""The lease of a slot that no order reaches, at most: a drain that is stopped waits for its end."""
 DRIVER_SILENCE = 5.0
 """Without an answer of the driver, a slot stops: its work would not be on record."""
 JOB_SETTLES_WITHIN = 20.0

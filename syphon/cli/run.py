@@ -62,7 +62,7 @@ def run(config_file: Path, no_provision: bool, verbose: bool) -> None:
 
 def _serve(config: Config, config_file: Path, makes_queues: bool) -> ExitCode:
     from syphon.ledger import avoid_loading_pandas
-    from syphon.model import SyphonError
+    from syphon.model import InvalidSettings, SyphonError
     from syphon.status import PortTaken, serving_status
     from syphon.worker import StateUnreadable, Worker, engine_on_demand
 
@@ -99,7 +99,7 @@ def _serve(config: Config, config_file: Path, makes_queues: bool) -> ExitCode:
     except PortTaken as error:
         log.error("%s", error)
         return ExitCode.UNAVAILABLE
-    except StateUnreadable as error:
+    except (InvalidSettings, StateUnreadable) as error:
         log.error("%s", error)
         return ExitCode.CONFIG
     except SyphonError as error:

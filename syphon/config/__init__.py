@@ -20,6 +20,7 @@ from .worker import (
     LogLevel,
     LogSettings,
     PipelineSettings,
+    SlotReports,
     StatusSettings,
     TelemetrySettings,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "ProvisionSettings",
     "Via",
     "PipelineSettings",
+    "SlotReports",
     "StatusSettings",
     "ListenAddress",
     "LogSettings",

@@ -44,6 +44,15 @@ def _master(text: str) -> str:
     return text
 
 
+class SlotReports(StrEnum):
+    """How slots report to the driver."""
+
+    LIVE = "live"
+    """About once per second, to a port of the driver. Its answers are orders."""
+    AT_END = "at_end"
+    """With the result of their task, for a network that lets executors reach no port of the driver."""
+
+
 class PipelineSettings(Settings):
     """How the transfer runs on Spark, and where its ledger is."""
 
@@ -52,6 +61,7 @@ class PipelineSettings(Settings):
     """Any path or URL that Spark can write to."""
     long_poll: Annotated[Duration, Between("1s", "1d")] = 900_000
     lease: Annotated[Duration, Between("5s", "1h")] = 60_000
+    slot_reports: SlotReports = SlotReports.LIVE
     idle_shutdown: Annotated[Duration, Between("0s", "30d")] = 900_000
     """The time without a job after which a worker stops Spark. 0s: never, and Spark starts with the worker."""
     spark: Annotated[dict[str, SparkValue], together(_spark_keys)] = Field(default_factory=dict)

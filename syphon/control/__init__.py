@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .protocol import SlotReport as SlotReport
     from .protocol import Traffic as Traffic
     from .reporter import ControlClient as ControlClient
+    from .reporter import DriverUnreachable as DriverUnreachable
     from .reporter import HttpControlClient as HttpControlClient
     from .reporter import Reporter as Reporter
     from .shutdown_budget import FAULTED as FAULTED
@@ -33,14 +34,17 @@ if TYPE_CHECKING:
     from .totals import QueueAttempt as QueueAttempt
     from .totals import QueueTotals as QueueTotals
     from .totals import Totals as Totals
+    from .unattended import UnattendedControl as UnattendedControl
+    from .unattended import split_result as split_result
 else:
     _MODULES = {
         "protocol": ("AttemptKey", "ControlAddress", "HandOver", "QueueReport", "SlotOrder", "SlotReport", "Traffic"),
-        "reporter": ("ControlClient", "HttpControlClient", "Reporter"),
+        "reporter": ("ControlClient", "DriverUnreachable", "HttpControlClient", "Reporter"),
         "control_server": ("ControlServer",),
         "shutdown_budget": ("Ending", "FAULTED", "STOPPED", "Shares", "Step"),
         "slot_control": ("RateLimit", "SlotControl", "Traced"),
         "totals": ("QueueAttempt", "QueueTotals", "Totals"),
+        "unattended": ("UnattendedControl", "split_result"),
     }
     __all__ = exported_names(_MODULES)
     __getattr__ = lazy_exports(__name__, _MODULES)

@@ -118,7 +118,8 @@ class Reporter:
         except NO_ANSWER as error:
             self._control.close()
             raise DriverUnreachable(
-                f"The driver does not answer at {self._control}: {type(error).__name__} {error}"
+                f"The driver does not answer at {self._control}: {type(error).__name__} {error}. Let the executors "
+                "reach it, or set pipeline.slot_reports to at_end (docs/clusters.md)"
             ) from None
         self._thread.start()
 

@@ -14,9 +14,10 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from syphon.backlog import SelectedQueue, by_pair, plan, queue_names, secondary_administration, select_queues
-from syphon.config import Config, ConfigLike, PermanentError, settings_of
+from syphon.config import Config, ConfigLike, PermanentError, SlotReports, settings_of
 from syphon.model import SyphonError
 from syphon.option_declarations import called_with
+from syphon.time_budget import UNATTENDED_LEASE
 from syphon.worker import GIVE_UP, Drain, DrainOptions, DrainProgress, counts_of, running_engine, waiting_destinations
 
 from .drain_summary import DrainSummary, exit_code_of, summarized
@@ -98,7 +99,10 @@ class DrainRun:
 
     def look(self) -> bool:
         """Peek into every queue, and return whether there is something to forward: only then is Spark needed."""
-        self._drain = Drain(self.queues, self._options, counts_of(self.queues), self._config.pipeline.lease / 1000)
+        pipeline = self._config.pipeline
+        is_live = pipeline.slot_reports is SlotReports.LIVE
+        lease = pipeline.lease / 1000 if is_live else min(pipeline.lease / 1000, UNATTENDED_LEASE)
+        self._drain = Drain(self.queues, self._options, counts_of(self.queues), lease)
         return self._drain.peek()
 
     def move(

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from syphon.config import PairSettings
-from syphon.control import ControlServer, HandOver, QueueAttempt, SlotReport
+from syphon.config import PairSettings, SlotReports
+from syphon.control import ControlServer, HandOver, QueueAttempt, SlotReport, split_result
 from syphon.ledger import Attempt, LedgerWriter, OpenJob
 from syphon.model import Counters, SyphonError, first_line, plural
 from syphon.servicebus import SideFault
@@ -109,12 +109,19 @@ class JobResult:
 class Jobs:
     """Runs slots as Spark jobs, and gives their rows to the ledger writer."""
 
-    def __init__(self, spark: SparkSession, control_server: ControlServer, ledger_writer: LedgerWriter) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        control_server: ControlServer,
+        ledger_writer: LedgerWriter,
+        slot_reports: SlotReports = SlotReports.LIVE,
+    ) -> None:
         self._spark = spark
         self._access = access_to(spark)
         self._access.inherit()
         self._control_server = control_server
         self._ledger_writer = ledger_writer
+        self._is_live = slot_reports is SlotReports.LIVE
 
     @cached_property
     def most_slots(self) -> int:
@@ -145,14 +152,17 @@ class Jobs:
         """
         job = job or new_job()
         share = None if rate is None else rate / len(options)
+        address = self._control_server.address if self._is_live else None
         assignments = [
-            SlotAssignment(pair, tuple(queues), job, each, self._control_server.address, share, tuple(backing_off))
-            for each in options
+            SlotAssignment(pair, tuple(queues), job, each, address, share, tuple(backing_off)) for each in options
         ]
         names = tuple(handed.queue for handed in queues)
         self._ledger_writer.open_job(OpenJob(job, pair.name, names, len(options), wall_clock()))
         self._control_server.open_job(job, tuple(queues))
-        files, ended = self._run(pair.name, names, assignments)
+        results, ended = self._run(pair.name, names, assignments)
+        files, reports = split_result(results)
+        for report in reports:
+            self._control_server.receive(report)
         self.__dict__.pop("most_slots", None)
         return self.close(job, ended, files)
 
@@ -162,8 +172,11 @@ class Jobs:
             self._control_server.settle_job(job, JOB_SETTLES_WITHIN)
         files = list(dict.fromkeys([*self._control_server.rows_of(job), *files]))  # equal files are one, sent twice
         reports = tuple(self._control_server.close_job(job))
-        self._ledger_writer.close_job(job, files, [row for report in reports for row in _attempts(report)])
-        return replace(ended, reports=reports)
+        ended = replace(ended, reports=reports)
+        # Of a killed slot that nobody attended nothing is known: only an open job lets the report say so.
+        if self._is_live or not (ended.spark_error or ended.killed):
+            self._ledger_writer.close_job(job, files, [row for report in reports for row in _attempts(report)])
+        return ended
 
     def _run(
         self, pair: str, queues: Sequence[str], assignments: list[SlotAssignment]
@@ -185,6 +198,8 @@ class Jobs:
                 f"the job on {what} was cancelled in Spark" if is_cancelled else f"Spark gave up a job on {what}"
             )
             told = f"{what_happened}: {text.rstrip('.')}. No message is lost: those in flight are redelivered."
+            if not self._is_live:
+                told += " What its slots did is in no count, because they report at their end (pipeline.slot_reports)."
             return [], JobResult((), told, is_cancelled)
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syphon.config import PipelineSettings
+from syphon.config import PipelineSettings, SlotReports
 from syphon.control import Ending, Step
 from syphon.ledger import check_ledger_path
 from syphon.model import SyphonError, first_line, plural
@@ -147,7 +147,24 @@ def check_start(pipeline: PipelineSettings) -> str:
         except Exception as error:
             raise SparkUnusable(f"Spark starts, but runs no task: {first_line(str(error))}") from error
         slots, ran = access_to(session).most_slots(), time.monotonic()
-    return f"starts in {started - began:.1f} s, runs a task in {ran - started:.1f} s; {plural(slots, 'slot')}"
+        reach = _check_reach(session, pipeline, slots)
+    return f"starts in {started - began:.1f} s, runs a task in {ran - started:.1f} s; {plural(slots, 'slot')}{reach}"
+
+
+def _check_reach(session: SparkSession, pipeline: PipelineSettings, slots: int) -> str:
+    """Whether as many tasks as run at once reach the control server, which would be on this machine."""
+    from syphon.control import ControlServer
+
+    from .jobs import run_tasks
+    from .task import reach_task
+
+    if pipeline.slot_reports is not SlotReports.LIVE:
+        return ", which report with their results"
+    with ControlServer(*access_to(session).control_host(pipeline)) as server:
+        failures = run_tasks(session, reach_task(server.address), slots)
+    if failures:
+        raise SparkUnusable(f"{len(failures)} of {plural(slots, 'slot')}: {failures[0].decode()}")
+    return ", which reach the driver"
 
 
 def session_for_queries(session: SparkSession) -> SparkSession:

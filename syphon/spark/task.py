@@ -16,7 +16,7 @@ import gc
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import groupby
 from operator import attrgetter
 from typing import TypeAlias
@@ -25,6 +25,7 @@ from syphon.config import PairSettings
 from syphon.control import (
     ControlAddress,
     ControlClient,
+    DriverUnreachable,
     HandOver,
     HttpControlClient,
     QueueReport,
@@ -32,6 +33,7 @@ from syphon.control import (
     SlotOrder,
     SlotReport,
     Traffic,
+    UnattendedControl,
 )
 from syphon.ledger import Origin, packed_file
 from syphon.model import MOST_DESTINATIONS, Durations, EntityPath, Faulted, Outcome, Stats, SyphonError
@@ -62,7 +64,8 @@ class SlotAssignment:
     """The queues that it serves first. The driver may hand it others later."""
     job: str
     options: PumpOptions
-    control: ControlAddress
+    control: ControlAddress | None
+    """None if slots report with the results of their tasks."""
     rate: float | None = None
     """The rate until the driver orders another one."""
     backing_off: tuple[DestinationBackoff, ...] = ()
@@ -92,6 +95,22 @@ def warm_up(numbers: Iterable[int]) -> Iterator[bytes]:
     for _ in numbers:
         packed_file([], Origin("", "", 0, 0))
     yield from ()
+
+
+def reach_task(address: ControlAddress) -> Task:
+    """A task that reports to the driver, and moves no messages. It yields why the driver does not answer, if so."""
+
+    def report(numbers: Iterable[int]) -> Iterator[bytes]:
+        for number in numbers:
+            report_of = partial(SlotReport, pair="", job="", slot=number, attempt=0, started_at=0)
+            reporter = Reporter(HttpControlClient(address), report_of, on_silence=lambda: None)
+            try:
+                reporter.start()
+                reporter.end()
+            except DriverUnreachable as error:
+                yield str(error).encode()
+
+    return report
 
 
 @contextmanager
@@ -194,8 +213,15 @@ class Slot:
         self._report = SlotReport(
             pair=pair.name, job=assignment.job, slot=number, attempt=attempt, started_at=runtime.wall()
         )
+        self._unattended: UnattendedControl | None = None
+        if control is None and assignment.control is not None:
+            control = HttpControlClient(assignment.control)
+        elif control is None:
+            control = self._unattended = UnattendedControl(
+                self._report, assignment.queues, assignment.rate, pair.rate_share
+            )
         self._reporter = Reporter(
-            control or HttpControlClient(assignment.control),
+            control,
             self._updated_report,
             self._pump.stop,
             assignment.options.linger > 0,
@@ -217,6 +243,7 @@ class Slot:
         yield from self._unconfirmed
         while self._outcomes:
             yield self._next_rows()
+        yield from () if self._unattended is None else self._unattended.result()
 
     def turns(self) -> Generator[None, None, None]:
         """Moves messages one turn of the pump at a time, and keeps what happened to them."""

@@ -13,10 +13,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from syphon.config import PairSettings, PipelineSettings
+from syphon.config import PairSettings, PipelineSettings, SlotReports
 from syphon.control import ControlServer, Ending, HandOver, Step
 from syphon.ledger import Ledger, LedgerWriter, ParquetProcess, check_ledger_path
-from syphon.model import SyphonError
+from syphon.model import InvalidSettings, SyphonError
 from syphon.spark import (
     EndingGuard,
     JobResult,
@@ -78,12 +78,13 @@ def running_engine(
         if ends_process:
             guard.start()
         try:
-            host, listen = access.control_host(pipeline)
+            is_live = pipeline.slot_reports is SlotReports.LIVE
+            host, listen = access.control_host(pipeline) if is_live else ("127.0.0.1", "127.0.0.1")
             ledger = Ledger(session, pipeline.ledger)
             writer = LedgerWriter(ledger)
             with ControlServer(host, listen, pauses=pauses, on_progress=writer.progress) as control_server:
                 writer.start()
-                jobs = Jobs(session, control_server, writer)
+                jobs = Jobs(session, control_server, writer, pipeline.slot_reports)
                 try:
                     yield Engine(session, control_server, jobs, ledger, writer, ending, watch)
                 finally:
@@ -116,6 +117,11 @@ class WorkerEngine:
 @contextmanager
 def engine_on_demand(pipeline: PipelineSettings, pauses: Pauses | None = None) -> Iterator[WorkerEngine]:
     """Starts all parts but Spark, and stops them in the order that loses no row, within the time of the shutdown."""
+    if pipeline.slot_reports is not SlotReports.LIVE:
+        raise InvalidSettings(
+            "pipeline.slot_reports: at_end is for drains. A worker hands queues to running slots: its executors must "
+            "reach the driver. Remove it, or drain instead (docs/clusters.md)."
+        )
     ending = Ending()
     ledger = Ledger(None, pipeline.ledger, ParquetProcess())
     writer = LedgerWriter(ledger)

@@ -103,6 +103,7 @@ RELATIONS = (
         ("grace of a pump", "slots' share of a stop", "a stop", "promise after SIGTERM", "TimeoutStopSec of systemd"),
         "A service manager never has to kill",
     ),
+    Relation(("UNATTENDED_LEASE", "slots' share of a stop"), "A drain that is stopped hears of a slot without orders"),
     Relation(("promise after SIGTERM", "terminationGracePeriodSeconds"), "Kubernetes never has to kill"),
     Relation(
         ("OTHER_SIDE_ENDS_WITHIN", "an ending after a fault", "promise after a fault"),

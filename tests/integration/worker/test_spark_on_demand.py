@@ -183,3 +183,4 @@ def test_check_starts_spark_on_request_and_says_why_it_does_not(pair: EmulatedPa
     code, out = pair.start(*command, environment=java.environment).end()
     assert code == 0, out
     assert "starts in" in out
+    assert "which reach the driver" in out
