@@ -24,6 +24,7 @@ help:
 	@echo "make test    run the tests     (ARGS=\"tests/integration/cli -k help\" for some of them)"
 	@echo "make test-oldest-spark  the Spark part of them on the oldest Spark"
 	@echo "make unit    run the tests of pure modules, without sockets and Spark"
+	@echo "make nightly the tests that cost too much for every change"
 	@echo "make faults  every fault that a release survives (SEED=7 to have them strike elsewhere)"
 	@echo "make clients  older and newer versions of the official clients on the emulator (ARGS=\"python go\" for some)"
 	@echo "make azure   the emulator's behaviour beside that of two namespaces on Azure, which it names"
@@ -42,7 +43,7 @@ demo: $(READY)
 .PHONY: test
 test: $(READY)
 ifeq ($(strip $(ARGS)),)
-	$(BIN)/pytest -q $(SHARED) -m "not faults"
+	$(BIN)/pytest -q $(SHARED) -m "not faults and not nightly"
 else
 	$(BIN)/pytest $(ARGS)
 endif
@@ -51,6 +52,11 @@ endif
 .PHONY: unit
 unit: $(READY)
 	$(BIN)/pytest -q -n 2 --quick tests/unit $(ARGS)
+
+# Clusters, Spark Connect, hours of simulated time: what costs too much for every change
+.PHONY: nightly
+nightly: $(READY)
+	$(BIN)/pytest -q $(SHARED) -m nightly $(ARGS)
 
 .PHONY: faults
 faults: $(READY)

@@ -8,8 +8,6 @@ from tests.faults import on_spark, on_the_pump, over_websockets
 from tests.faults.on_spark import (
     EndedBeforeCompletion,
     JvmFrozenUnderWorker,
-    JvmKilled,
-    JvmKilledWhileStopping,
     StoppedMidBatch,
 )
 from tests.faults.on_the_pump import (
@@ -47,7 +45,5 @@ WITH_EVERY_CHANGE: set[tuple[type[Scenario], Ending]] = {
     (WrongClock, Ending.CLEAN),
     (PrimaryOut, Ending.UNCLEAN),
     (over_websockets.ResetDuringSend, Ending.CLEAN),
-    (JvmKilled, Ending.CLEAN),
     (JvmFrozenUnderWorker, Ending.CLEAN),
-    (JvmKilledWhileStopping, Ending.CLEAN),
 }

@@ -26,6 +26,7 @@ from tests.support.tools import ROOT
 pytest.importorskip("grpc", reason="Spark Connect needs syphon-servicebus[connect]")
 pytestmark = [
     pytest.mark.timeout(600),
+    pytest.mark.nightly,
     pytest.mark.skipif(not IS_IN_THE_PACKAGE, reason="this Spark comes without a Connect server"),
 ]
 

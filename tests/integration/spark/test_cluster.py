@@ -16,7 +16,7 @@ from tests.support.scripts import run_script
 from tests.support.spark_cluster import cluster
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.nightly]
 
 MESSAGES = 3000
 

@@ -23,6 +23,7 @@ from tests.support.waiting import eventually
 pytest.importorskip("grpc", reason="Spark Connect needs syphon-servicebus[connect]")
 pytestmark = [
     pytest.mark.timeout(600),
+    pytest.mark.nightly,
     pytest.mark.skipif(not IS_IN_THE_PACKAGE, reason="this Spark comes without a Connect server"),
 ]
 

@@ -63,6 +63,7 @@ def test_an_idle_worker_is_small_before_its_first_message_and_after_its_last(tmp
         assert worker.stop()[0] == 0
 
 
+@pytest.mark.nightly
 def test_on_a_machine_with_64_cores(tmp_path: Path) -> None:
     cores = {"PYTHON_CPU_COUNT": "64", "JAVA_TOOL_OPTIONS": "-XX:ActiveProcessorCount=64"}
     with emulated_pair(tmp_path, queues=10) as pair:
@@ -71,6 +72,7 @@ def test_on_a_machine_with_64_cores(tmp_path: Path) -> None:
         assert worker.stop()[0] == 0
 
 
+@pytest.mark.nightly
 def test_in_a_container_of_one_gibibyte(tmp_path: Path) -> None:
     group = tmp_path / "root" / "sys" / "fs" / "cgroup"
     group.mkdir(parents=True)

@@ -69,20 +69,32 @@ def ends_in_time(worker: Running) -> None:
     assert "Traceback" not in worker.said
 
 
-def test_spark_runs_while_there_is_work_and_its_processes_are_gone_when_there_is_none(pair: EmulatedPair) -> None:
+def test_spark_runs_while_there_is_work_and_its_processes_are_gone_when_there_is_none_whatever_happens_as_it_stops(
+    pair: EmulatedPair,
+) -> None:
+    """It stops in order, is killed while it stops, and freezes then. At last the worker is told to end as it starts."""
     worker = pair.worker(config=pair.config(pipeline=SOON))
     assert worker.descendants() == []
     assert state(worker) == "stopped"
-    for turn in (1, 2):
+    for turn, number in enumerate((None, signal.SIGKILL, signal.SIGSTOP), start=1):
         arrives(pair, worker, turn)
+        found = jvms(worker)
+        has_said(worker, "stopping Spark", turn)
+        for pid in found if number is not None else ():
+            if Path(f"/proc/{pid}").exists():
+                os.kill(pid, number)
         has_said(worker, "Spark has stopped", turn)
         eventually(lambda: not jvms(worker), what=lambda: worker.descendants())
     eventually(lambda: state(worker) == "stopped", what=lambda: worker.said)
-    assert status(worker)["totals"]["forwarded"] == 2
-    assert count(worker, "starting Spark") == 2
-    ends_in_time(worker)
+    assert status(worker)["totals"]["forwarded"] == 3
+    assert count(worker, "starting Spark") == 3
+    pair.put([aliased(4, "orders")])
+    has_said(worker, "starting Spark", 4)
+    ends_with_all_it_has_started(worker)
+    assert set(pair.arrived("orders") + pair.in_backlog(0)) == {"m1", "m2", "m3", "m4"}
 
 
+@pytest.mark.nightly
 def test_a_spark_that_never_stops_starts_with_the_worker(pair: EmulatedPair) -> None:
     worker = pair.worker(config=pair.config(pipeline={"idle_shutdown": "0s"}))
     worker.until("Spark runs, after")
@@ -90,9 +102,10 @@ def test_a_spark_that_never_stops_starts_with_the_worker(pair: EmulatedPair) -> 
     ends_in_time(worker)
 
 
-def test_a_spark_that_does_not_start_is_critical_and_messages_wait_until_it_does(
+def test_a_spark_that_does_not_start_is_critical_and_messages_wait_until_it_does(  # X9
     pair: EmulatedPair, tmp_path: Path
 ) -> None:
+    """Then the worker is told to end as Spark stops."""
     java = BrokenJava(tmp_path)
     worker = pair.start("run", "-c", str(pair.config(pipeline=SOON)), environment=java.environment)
     worker.until("listening on")
@@ -107,71 +120,38 @@ def test_a_spark_that_does_not_start_is_critical_and_messages_wait_until_it_does
     java.repair()
     eventually(lambda: "m1" in pair.arrived("orders"), what=lambda: worker.said, within=LONG)
     eventually(lambda: not status(worker)["problems"], what=lambda: status(worker))
-    ends_in_time(worker)
+    worker.until("stopping Spark")
+    ends_with_all_it_has_started(worker)
 
 
-def test_a_jvm_that_is_killed_while_it_starts_is_started_again(pair: EmulatedPair) -> None:
-    worker = pair.worker(config=pair.config(pipeline=SOON))
-    pair.put([aliased(1, "orders")])
-    worker.until("starting Spark")
-    for pid in eventually(lambda: jvms(worker), what=lambda: worker.said):
-        os.kill(pid, signal.SIGKILL)
-    worker.until("starting Spark again in")
-    eventually(lambda: "m1" in pair.arrived("orders"), what=lambda: worker.said, within=LONG)
-    ends_in_time(worker)
-
-
-def test_a_jvm_that_is_killed_in_the_middle_of_a_job_is_started_again_and_nothing_is_lost(  # X7
-    pair: EmulatedPair,
-) -> None:
-    worker = pair.worker(config=pair.config(pipeline=SOON, pair={"rate": 200}))
+def test_a_jvm_that_is_killed_is_started_again_and_nothing_is_lost(pair: EmulatedPair) -> None:  # X7
+    """While it starts, in the middle of a job, and while nothing runs: then the next message starts it."""
+    worker = pair.worker(config=pair.config(pair={"rate": 200}))
     pair.put([aliased(number, "orders") for number in range(1000)])
+    worker.until("starting Spark")
+    kill_jvms(worker)
+    worker.until("starting Spark again in")
     eventually(lambda: len(pair.arrived("orders")) > 100, what=lambda: worker.said, within=LONG)
-    for pid in jvms(worker):
-        os.kill(pid, signal.SIGKILL)
+    kill_jvms(worker)
     worker.until("Spark's JVM was killed by signal 9 (SIGKILL)")
     eventually(lambda: len(pair.arrived("orders")) == 1000, what=lambda: worker.said, within=LONG)
-    has_said(worker, "Spark has stopped", 1)
+    worker.until("job ended")
+    kill_jvms(worker)
+    has_said(worker, "Spark's JVM was killed by signal 9 (SIGKILL)", 2)
+    arrives(pair, worker, 1000)
     ends_in_time(worker)
     assert not list((pair.folder / "ledger" / "open").glob("*.json")), "the job that was cut off is on record"
 
 
-def test_a_jvm_that_is_killed_while_nothing_runs_is_started_again_by_the_next_message(pair: EmulatedPair) -> None:
-    worker = pair.worker()
-    arrives(pair, worker, 1)
-    worker.until("job ended")
-    os.kill(jvms(worker)[0], signal.SIGKILL)
-    worker.until("Spark's JVM was killed by signal 9 (SIGKILL)")
-    arrives(pair, worker, 2)
-    ends_in_time(worker)
+def kill_jvms(worker: Running) -> None:
+    for pid in eventually(lambda: jvms(worker), what=lambda: worker.said):
+        os.kill(pid, signal.SIGKILL)
 
 
-def test_a_jvm_that_is_killed_while_it_stops_or_freezes_then_does_no_harm(pair: EmulatedPair) -> None:
-    worker = pair.worker(config=pair.config(pipeline=SOON))
-    for turn, number in enumerate((signal.SIGKILL, signal.SIGSTOP), start=1):
-        arrives(pair, worker, turn)
-        found = jvms(worker)
-        has_said(worker, "stopping Spark", turn)
-        for pid in found:
-            if Path(f"/proc/{pid}").exists():
-                os.kill(pid, number)
-        has_said(worker, "Spark has stopped", turn)
-        eventually(lambda: not jvms(worker), what=lambda: worker.descendants())
-    arrives(pair, worker, 3)
-    ends_in_time(worker)
-
-
-@pytest.mark.parametrize("moment", ["starting Spark", "stopping Spark"])
-def test_a_signal_while_spark_starts_or_stops_ends_the_worker_and_all_it_has_started(  # X9
-    pair: EmulatedPair, moment: str
-) -> None:
-    worker = pair.worker(config=pair.config(pipeline=SOON))
-    pair.put([aliased(1, "orders")])
-    worker.until(moment)
+def ends_with_all_it_has_started(worker: Running) -> None:
     started = [pid for pid, _ in worker.descendants()]
     ends_in_time(worker)
     eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started))
-    assert set(pair.arrived("orders") + pair.in_backlog(0)) == {"m1"}
 
 
 def test_check_starts_spark_on_request_and_says_why_it_does_not(pair: EmulatedPair, tmp_path: Path) -> None:
