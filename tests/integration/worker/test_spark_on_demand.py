@@ -80,8 +80,8 @@ def test_spark_runs_while_there_is_work_and_its_processes_are_gone_when_there_is
         arrives(pair, worker, turn)
         found = jvms(worker)
         has_said(worker, "stopping Spark", turn)
-        for pid in found if number is not None else ():
-            if Path(f"/proc/{pid}").exists():
+        for pid in found:
+            if number is not None and Path(f"/proc/{pid}").exists():
                 os.kill(pid, number)
         has_said(worker, "Spark has stopped", turn)
         eventually(lambda: not jvms(worker), what=lambda: worker.descendants())
