@@ -34,41 +34,33 @@ from .restoration import Restored, Unrestorable, UnrestorableReason, destination
 if TYPE_CHECKING:
     from .check import Finding, PreflightCheck, preflight_checks, secondary_administration, stranded_backlogs
     from .dead_letter_edit import NO_EDIT, BadEdit, LetterEdit, message_id_of, with_message_id
+    from .dead_letter_file import BadLine, FiledLetter, fingerprint, letter_line, read_line
     from .dead_letters import (
-        BadLine,
         DeadLetter,
         DeadLetterFilter,
         DeadLetterSearch,
-        FiledLetter,
         Group,
         NotPutBack,
         dead_letter_path,
-        fingerprint,
         grouped,
-        letter_line,
         put_back,
         read_dead_letters,
-        read_line,
     )
 else:
     _MODULES = {
         "check": ("Finding", "PreflightCheck", "preflight_checks", "secondary_administration", "stranded_backlogs"),
         "dead_letter_edit": ("NO_EDIT", "BadEdit", "LetterEdit", "message_id_of", "with_message_id"),
+        "dead_letter_file": ("BadLine", "FiledLetter", "fingerprint", "letter_line", "read_line"),
         "dead_letters": (
-            "BadLine",
             "DeadLetter",
             "DeadLetterFilter",
             "DeadLetterSearch",
-            "FiledLetter",
             "Group",
             "NotPutBack",
             "dead_letter_path",
-            "fingerprint",
             "grouped",
-            "letter_line",
             "put_back",
             "read_dead_letters",
-            "read_line",
         ),
     }
     __getattr__ = lazy_exports(__name__, _MODULES)

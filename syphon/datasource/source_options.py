@@ -117,7 +117,7 @@ class Behaviour(Settings):
     last: Annotated[int, Field(ge=1)] | None = None
     """The sequence numbers that a read begins and ends with, both included."""
     pushdown: bool = False
-    """Whether filters of Spark's are applied here: see `batch_reader`."""
+    """Whether filters of Spark's are applied here: see `read`."""
     partition_size: Annotated[int, Field(ge=1)] = 50_000
     """Sequence numbers in one partition of a read, at most."""
     start: Start = Start.EARLIEST

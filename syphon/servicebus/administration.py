@@ -1,7 +1,7 @@
 """The administration of a namespace: reads queues and topics, and makes queues. One port, two implementations (P6).
 
-`data_plane` asks the namespace itself, `arm` asks Azure Resource Manager. Both return the same values and raise the
-same errors.
+`data_plane_administration` asks the namespace itself, `arm_administration` asks Azure Resource Manager. Both return the
+same values and raise the same errors.
 """
 
 from __future__ import annotations

@@ -23,8 +23,9 @@ from syphon.transfer import WaitingMessages
 from syphon.worker import PairFault, PairWorker, Pauses, SparkView, Worker
 
 from .backlog_counts import BacklogCounts, QueueActivity
+from .destination_history import DestinationHistory
 from .diagnosis import has_outage, outlook, problems
-from .history import DestinationHistory, LastSuccess, RateMeter, ThroughputHistory, moment
+from .history import LastSuccess, RateMeter, ThroughputHistory
 from .logs import RecentEvents
 from .snapshot import (
     BacklogQueueState,
@@ -39,6 +40,7 @@ from .snapshot import (
     StatusTotals,
     WorkerState,
     WorkerStatus,
+    moment,
 )
 
 STARTING = "starting: the worker is not up yet"

@@ -38,8 +38,7 @@ from syphon.time_budget import LIST_READS_FOR, REPLAY_ENDS_WITHIN
 from syphon.transfer import DuplicateGuard, DuplicateWindows, Replay, ReplayResult, route_to_backlog
 from syphon.worker import Pause, Pauses
 
-from .history import moment
-from .snapshot import StatusModel
+from .snapshot import StatusModel, moment
 
 Name = Annotated[str, Field(min_length=1, max_length=260, pattern=r"^[^\x00-\x1f\x7f]+$")]
 

@@ -6,7 +6,7 @@ Times are UTC. Later versions may add keys. A version that renames or drops a ke
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -307,3 +307,8 @@ class WorkerStatus(StatusModel):
     pairs: list[PairStatus]
     events: list[Event]
     """The newest first."""
+
+
+def moment(seconds: float) -> datetime:
+    """Seconds since 1970 as a time in UTC."""
+    return datetime.fromtimestamp(seconds, UTC)

@@ -25,12 +25,12 @@ from syphon.servicebus import RUNTIME, Arrival, Connection, Namespace, Runtime
 from syphon.time_budget import LOCK_DURATION, REPLAY_PATIENCE, REPLAY_QUIET, REPLAY_RELEASE_WITHIN, SEND_ANSWER_WITHIN
 
 from .destination import Destination, SendResults
+from .message_transfer import MessageTransfer
 from .pump import Pump
 from .pump_options import PERMANENT, PumpOptions
 from .queue_transfer import QueueTransfer
 from .route import Route, route_to_backlog
 from .settlement import Ended
-from .unsent import MessageTransfer
 
 WINDOW = 500
 """Messages in flight at a time."""
@@ -72,8 +72,8 @@ class DeadLetters(QueueTransfer):
 
     ended_early = "The replay ended before it was known whether this message was accepted."
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, queue: str, **options: Any) -> None:
+        super().__init__(queue, **options)
         self._kept: list[Arrival] = []
         """Dead letters that stay: those that were not chosen, and those that could not be put back."""
 
@@ -247,10 +247,10 @@ class Replay(Pump):
         since = self._waits_since.setdefault(key, self._now())
         return not self.stopping and self._now() - since < self._patience
 
-    def _note(self, destination: Destination, results: SendResults) -> None:
+    def _settle_results(self, destination: Destination, results: SendResults) -> None:
         if results.accepted:
             self._waits_since.pop(results.accepted[0].restored.destination.key, None)
-        super()._note(destination, results)
+        super()._settle_results(destination, results)
 
 
 class RemovedLetters(DeadLetters):

@@ -12,7 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import groupby
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from syphon.model import Interrupted, SyphonError, Waits
 from syphon.servicebus import (
@@ -28,6 +28,8 @@ from syphon.servicebus import (
     Settled,
 )
 from syphon.time_budget import DEFERRED_RETRY_AFTER
+
+from .movable_messages import MovableMessages
 
 log = logging.getLogger(__name__)
 
@@ -48,29 +50,10 @@ class DeferredMessage(NamedTuple):
     """The key of its destination; empty if it names none."""
 
 
-class Movable(Protocol):
-    """Knows which messages can be moved now."""
-
-    def destination_key(self, message: Peeked) -> str | None:
-        """The key of a message's destination, empty if it names none; None if the message cannot be moved now."""
-
-    def can_move(self, destination: str) -> bool:
-        """Whether a destination neither backs off nor is paused."""
-
-    def is_proven(self, destination: str) -> bool:
-        """Whether messages for a destination leave the backlog: it has accepted one, or they are dead-lettered."""
-
-    def prove(self, destination: str) -> bool:
-        """Begins to find out without a message whether a destination that has failed is available.
-
-        False if it has not failed: then one message shows it.
-        """
-
-
 class DeferredIntake:
     """Finds and receives the deferred messages of one queue."""
 
-    def __init__(self, node: ManagementLinks, now: Callable[[], float], movable: Movable) -> None:
+    def __init__(self, node: ManagementLinks, now: Callable[[], float], movable: MovableMessages) -> None:
         self._node = node
         self._now = now
         self._movable = movable

@@ -31,7 +31,8 @@ from syphon.time_budget import SEND_ANSWER_WITHIN
 
 from .breaker import FAILED_KEYS, Available, BackingOff, Breaker, FailingKeys, Key, Rejecting, State
 from .connection_suspects import ENOUGH, Suspicion, Verdict
-from .unsent import MOST, NO_KEY, Batch, Chosen, MessageTransfer, Unsent, encoded, split
+from .message_transfer import Batch, Chosen, MessageTransfer, split
+from .unsent import MOST, NO_KEY, Unsent, encoded
 
 STUCK, STUCK_AGAIN = 10.0, 1.0
 """Seconds for which messages may stay unsent before they are left in the backlog, which frees the window. The second

@@ -13,10 +13,10 @@ from .breaker import BUSY_IN_A_ROW, BackingOff, Rejecting
 from .congestion import Congestion
 from .connection_suspects import Isolation
 from .destination import MOST_THROTTLED, Destination, SendResults, WindowShare
+from .message_transfer import Chosen, MessageTransfer
 from .ordered_messages import OrderedUnsent
 from .pump_options import PumpOptions
 from .traces import Traces
-from .unsent import Chosen, MessageTransfer
 from .window import RateLimiter
 
 IN_FLIGHT_SHARE = 0.75

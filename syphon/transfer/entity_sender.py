@@ -28,9 +28,10 @@ from .breaker import Available, Rejecting
 from .connection_suspects import MessageKey
 from .destination import Destination, SendResults
 from .destinations import Destinations
+from .message_transfer import MessageTransfer
 from .pump_options import PumpOptions
 from .traces import Traces
-from .unsent import MOST, MessageTransfer
+from .unsent import MOST
 
 
 class OutgoingMessage(MessageTransfer):
@@ -129,7 +130,7 @@ class EntitySender:
         elif seconds:
             wait_for_traffic([], OPENING_TURN)  # no socket announces that the connection is there
         for _, results in self._destinations.work(connection, now):
-            self._note(results)
+            self._settle_results(results)
         if self._left and isinstance(self._destination.breaker.state_at(now), Available):
             while self._left:
                 self._destinations.offer(self._destination, self._left.popleft())
@@ -139,7 +140,7 @@ class EntitySender:
         if now - self._moved_at > self._patience:
             raise self._because or self._namespace.error or DestinationSilent(f"'{self._destination.path}' is silent.")
 
-    def _note(self, results: SendResults) -> None:
+    def _settle_results(self, results: SendResults) -> None:
         for transfer in results.accepted:
             self.accepted += 1
             self.possible_duplicates += transfer.possible_duplicate

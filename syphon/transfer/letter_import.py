@@ -25,9 +25,9 @@ from .dead_letter_replay import REFUSED_AT_ONCE, WINDOW
 from .destination import Destination
 from .destinations import Destinations
 from .entity_sender import OutgoingMessage
+from .message_transfer import MessageTransfer
 from .pump_options import PumpOptions
 from .traces import Traces
-from .unsent import MessageTransfer
 
 FAILED = "The import failed while this line was sent."
 STOPPED = "The import was stopped before it came to this line."

@@ -11,7 +11,8 @@ from collections import deque
 
 from syphon.servicebus import RawSender
 
-from .unsent import ENVELOPE, SECTION, Batch, Chosen, MessageTransfer, PendingMessages, Unsent
+from .message_transfer import Batch, Chosen, MessageTransfer
+from .unsent import ENVELOPE, SECTION, PendingMessages, Unsent
 
 
 class OrderedMessages(PendingMessages):

@@ -31,20 +31,27 @@ from syphon.servicebus import (
     Wait,
     wait_for_traffic,
 )
-from syphon.time_budget import PACED_TURN, PUMP_TICK, PUMP_TURN
+from syphon.time_budget import (
+    FIRST_OPENING_WITHIN,
+    OPENING_TURN,
+    PACED_TURN,
+    PAUSED_BY_OS_AFTER,
+    PUMP_TICK,
+    PUMP_TURN,
+    UNREACHABLE_AFTER,
+)
 
-from .breaker import BackingOff, Rejecting
 from .congestion import Congestion
 from .destination import LOCK_EXPIRES, Destination, SendResults
 from .destinations import DestinationBackoff, Destinations
-from .pump_connections import Sides
+from .message_transfer import MessageTransfer
+from .movable_messages import MovableMessages
 from .pump_options import PERMANENT, PumpOptions
 from .queue_transfer import QueueTransfer
 from .route import Route, from_backlog
 from .session_order import OrderedSessions, SessionKey
 from .settlement import Ended, PumpCounters, wall_clock
 from .traces import Traces
-from .unsent import MessageTransfer
 from .window import RateLimiter, ReceiveLimit, SharedWindow
 
 __all__ = ["PERMANENT", "Ended", "Pump", "PumpOptions", "PumpCounters", "DestinationBackoff"]
@@ -63,11 +70,69 @@ STOPPED_TAKING = "The pump had stopped receiving messages."
 NOT_CONNECTED = "The primary is not connected."
 
 
+class Sides:
+    """The secondary, from which a pump receives, and the primary, to which it sends."""
+
+    def __init__(self, secondary: Namespace, primary: Namespace, now: Callable[[], float], wait: Wait) -> None:
+        self.secondary = secondary
+        self.primary = primary
+        self.fault: Faulted | None = None
+        """Why the primary cannot be used any more, if it cannot."""
+        self.late_since: float | None = None
+        """The time of the last read but one, if that was long ago: what was read last may have waited since then."""
+        self._now = now
+        self._wait = wait
+        self._connected_at = self._read_at = now()
+
+    def primary_connection(self) -> Connection | None:
+        """The primary's connection. If the primary is faulted, the pump can only abandon the messages in flight."""
+        try:
+            connection = self.primary.connection()
+        except Faulted as fault:
+            self.fault = fault
+            return None
+        if connection is not None:
+            self._connected_at = self._now()
+        return connection
+
+    def is_primary_unreachable(self, now: float) -> bool:
+        """Whether the primary has not been connected for long. To open a connection may take half a minute."""
+        if self.primary.is_connected:
+            return False
+        return now - self._connected_at > (
+            UNREACHABLE_AFTER if self.primary.error is not None else FIRST_OPENING_WITHIN
+        )
+
+    def wait_for_traffic(self, at_most: float = PUMP_TURN) -> list[Connection]:
+        """Waits until there is traffic, and reads it. Returns the open connections."""
+        sides = self.secondary.connection(), self.primary_connection()
+        turn = OPENING_TURN if None in sides else at_most
+        # A replay into the backlog has one connection for both sides.
+        connections = [connection for connection in dict.fromkeys(sides) if connection is not None]
+        self._wait([connection.wire for connection in connections], turn)
+        before, self._read_at = self._read_at, self._now()
+        for connection in connections:
+            if connection.wire.failure is None:
+                connection.read()
+        self.late_since = before if self._now() - before > PAUSED_BY_OS_AFTER else None
+        return connections
+
+    def flush(self) -> None:
+        """Writes the last frames."""
+        for namespace in (self.secondary, self.primary):
+            try:
+                connection = namespace.connection()
+            except SyphonError:
+                continue
+            if connection is not None:
+                connection.wire.flush()
+
+
 class Pump:
     """Moves the messages of the queues that it serves, with one connection to each namespace.
 
     By default a queue is a backlog queue, its source its own path, and `route` the route of backlog messages. A replay
-    of dead letters is a pump with another source and another route (`replay.Replay`).
+    of dead letters is a pump with another source and another route (`dead_letter_replay.Replay`).
     """
 
     queue_kind: ClassVar[type[QueueTransfer]] = QueueTransfer
@@ -101,6 +166,7 @@ class Pump:
         route = route or from_backlog(self._options.ttl, self._options.allow, self._options.rename)
         self._restore, self._ttl, self._renames = route.restore, route.ttl, bool(route.rename.texts)
         self.destinations = Destinations(self._options, self.traces, route.objection, route.rename)
+        self._movable = MovableMessages(self.destinations, self._options, now)
         self.source_congestion = Congestion(self._options.rate_share)
         """The congestion control of receiving; `destinations.congestion` is that of sending."""
         self._window = SharedWindow(self._options.window, self._options.window_bytes)
@@ -139,15 +205,15 @@ class Pump:
     def _new_queue(self, queue: str, source: str) -> QueueTransfer:
         return self.queue_kind(
             queue,
-            source,
-            self._sides.secondary,
-            self._options,
-            self._record_outcome,
-            self.traces,
-            self._now,
-            self._wall,
-            self,
-            self._session_of,
+            source=source,
+            namespace=self._sides.secondary,
+            options=self._options,
+            record=self._record_outcome,
+            traces=self.traces,
+            now=self._now,
+            wall=self._wall,
+            movable=self._movable,
+            session_of=self._session_of,
         )
 
     # --- the loop ------------------------------------------------------------------------------------------------
@@ -482,56 +548,20 @@ class Pump:
             return None
         return restored.destination.key, restored.session_id
 
-    # --- deferred messages: which of them can be moved -----------------------------------------------------------
-
-    def destination_key(self, message: Peeked) -> str | None:
-        """The key of a message's destination, empty if it names none; None if the message cannot be moved now."""
-        path = destination_of(message.payload)
-        if not self._options.messages.matches(path, stamps_of(message.payload).enqueued_at, message.payload):
-            return None
-        if path is None:
-            return ""  # it goes to the dead letters
-        self.destinations.find(path)  # under the name that the message has, and not its key
-        return path.key if self.can_move(path.key) else None
-
-    def can_move(self, destination: str) -> bool:
-        """Whether the messages for a destination (its key) leave the backlog, as far as is known."""
-        found = self.destinations.by_key(destination) if destination else None
-        if found is None:
-            return True
-        return not found.is_paused and not isinstance(found.breaker.state_at(self._now()), BackingOff)
-
-    def is_proven(self, destination: str) -> bool:
-        """Whether the messages for a destination (its key) leave the backlog: it has accepted one, or rejects all."""
-        found = self.destinations.by_key(destination) if destination else None
-        return found is None or found.has_accepted or isinstance(found.state, Rejecting)
-
-    def prove(self, destination: str) -> bool:
-        """Finds out whether a destination (its key) is available. False if a message must show it: none has failed.
-
-        With an order of sessions no message can show it: the one that is received may have to wait for others.
-        """
-        found = self.destinations.by_key(destination) if destination else None
-        if found is None or not (found.breaker.failures or self._options.session_order):
-            return False
-        if not found.will_answer():
-            self.destinations.ping(found)
-        return True
-
     # --- sending -------------------------------------------------------------------------------------------------
 
     def _forward(self) -> None:
         now = self._now()
         connection, error = self._sides.primary_connection(), self._sides.primary.error
         for destination, results in self.destinations.work(connection, now):
-            self._note(destination, results)
+            self._settle_results(destination, results)
         if self._sides.fault is not None:
             self.stopping = True
             self._abandon_unsent(str(self._sides.fault))
         elif connection is None and error is not None:
             self._abandon_unsent(str(error))
 
-    def _note(self, destination: Destination, results: SendResults) -> None:
+    def _settle_results(self, destination: Destination, results: SendResults) -> None:
         wall = self._wall()
         for transfer in results.accepted:
             transfer.forwarded_at = wall

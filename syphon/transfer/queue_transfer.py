@@ -13,14 +13,15 @@ from syphon.model import DestinationBusy, Outcome, Result, SessionOrder, SyphonE
 from syphon.servicebus import Arrival, Connection, LinkState, ManagementLinks, Namespace, Peeked, Settled
 from syphon.time_budget import SETTLED_WITHIN
 
-from .deferred_intake import DeferredIntake, Movable
+from .deferred_intake import DeferredIntake
 from .intake import Intake
 from .locks import LockKeeper
+from .message_transfer import MessageTransfer
+from .movable_messages import MovableMessages
 from .pump_options import PumpOptions
 from .session_order import OrderedSessions, SessionKey, session_key
 from .settlement import Completions, Ended, PumpCounters, Unsettled
 from .traces import Traces
-from .unsent import MessageTransfer
 from .window import Demand
 
 LOCK_MARGIN = 0.1
@@ -41,6 +42,7 @@ class QueueTransfer:
     def __init__(
         self,
         queue: str,
+        *,
         source: str,
         namespace: Namespace,
         options: PumpOptions,
@@ -48,7 +50,7 @@ class QueueTransfer:
         traces: Traces,
         now: Callable[[], float],
         wall: Callable[[], int],
-        movable: Movable,
+        movable: MovableMessages,
         session_of: Callable[[Peeked], SessionKey | None],
     ) -> None:
         self.queue = queue

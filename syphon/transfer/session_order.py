@@ -26,7 +26,7 @@ from syphon.servicebus import (
 )
 from syphon.time_budget import HELD_CHECK_EVERY, HELD_CHECK_FIRST, HELD_WARNING_AFTER
 
-from .unsent import MessageTransfer
+from .message_transfer import MessageTransfer
 
 log = logging.getLogger(__name__)
 

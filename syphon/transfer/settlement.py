@@ -19,9 +19,9 @@ from syphon.model import Counters, LockLost, Outcome, Result, SyphonError, Waits
 from syphon.servicebus import RUNTIME, Arrival, Connection, LinkState, Settled
 
 from .locks import LockKeeper
+from .message_transfer import MessageTransfer
 from .session_order import OrderedSessions
 from .traces import Traces
-from .unsent import MessageTransfer
 
 log = logging.getLogger(__name__)
 

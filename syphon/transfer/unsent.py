@@ -1,25 +1,16 @@
-"""The pending messages of one destination, and their batches: one key a batch, as large as the link allows (S8)."""
+"""The unsent messages of one destination, and their batches: one key per batch, as large as the link allows (S8)."""
 
 from __future__ import annotations
 
 import itertools
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from syphon.amqp import Map, Properties, Section, Symbol, data_head, properties_bytes, section_bytes
 from syphon.amqp.frames import BATCH_FORMAT
-from syphon.backlog import Restored
-from syphon.servicebus import Arrival, RawSender
+from syphon.servicebus import RawSender
 
 from .breaker import Key
-from .connection_suspects import MessageKey
-
-if TYPE_CHECKING:
-    from .queue_transfer import QueueTransfer
-    from .traces import BatchTrace
-
+from .message_transfer import Batch, Chosen, MessageTransfer, split
 
 MOST = 100
 """Messages in a batch, at most."""
@@ -31,39 +22,6 @@ SECTION = 8
 """Bytes that a batch adds to each message."""
 
 
-@dataclass(slots=True, eq=False)
-class MessageTransfer:
-    """One message on its way."""
-
-    queue: QueueTransfer
-    """The queue that it came from, and that settles it."""
-    arrival: Arrival
-    restored: Restored
-    size: int
-    """Bytes of the message as it was received."""
-    possible_duplicate: bool = False
-    redelivered: bool = False
-    """The queue has redelivered the message: the lock of this delivery has expired, whatever the clocks say."""
-    forwarded_at: int | None = None
-    renamed_to: str | None = None
-    """The entity it goes to, if that is not the one that it names."""
-    trace: BatchTrace | None = None
-    """The trace of the batch it was accepted with, if that is traced."""
-
-    @property
-    def key(self) -> MessageKey:
-        """What tells it from all other messages."""
-        return self.arrival.link.path, self.restored.stamps.sequence_number
-
-    @property
-    def is_late(self) -> bool:
-        """Whether its lock has expired, or is about to: its completion would come too late."""
-        return self.redelivered or self.arrival.locked_at < self.queue.locked_before
-
-
-Batch = list[MessageTransfer]
-Chosen = Callable[[MessageTransfer], bool] | None
-"""Which messages are meant; None means all."""
 NO_KEY: Key = (None, None)
 
 
@@ -130,15 +88,6 @@ class PendingMessages:
                 self._queues[key] = deque(rest)
         self._count -= len(taken)
         return taken
-
-
-def split(transfers: Iterable[MessageTransfer], chosen: Chosen) -> tuple[Batch, Batch]:
-    """The chosen messages, and the others."""
-    found: Batch = []
-    rest: Batch = []
-    for transfer in transfers:
-        (found if chosen is None or chosen(transfer) else rest).append(transfer)
-    return found, rest
 
 
 def encoded(batch: Batch) -> tuple[bytes, int]:

@@ -16,9 +16,10 @@ from syphon.servicebus.factory import namespace_of
 from syphon.servicebus.links import Arrival, Settled
 from syphon.transfer import destination, route
 from syphon.transfer.destination import Destination, SendResults
+from syphon.transfer.message_transfer import Batch
 from syphon.transfer.pump import PERMANENT, Pump, PumpOptions
 from syphon.transfer.queue_transfer import QueueTransfer
-from syphon.transfer.unsent import Batch, encoded
+from syphon.transfer.unsent import encoded
 from tests.faults.checker import Verdict, check
 from tests.faults.environment import LOCK, PRIMARY, QUEUE, SECONDARY, Site, site
 from tests.faults.messages import ORDERS, Input, mixed, plain
@@ -73,11 +74,11 @@ class CompletesBeforeSending(Pump):
         arrival.link.complete(arrival)
         super()._route(queue, arrival, wall)
 
-    def _note(self, destination: Destination, results: SendResults) -> None:
+    def _settle_results(self, destination: Destination, results: SendResults) -> None:
         for transfer in results.accepted:
             transfer.queue.unsettled.finish(transfer.arrival, Result.FORWARDED)
         results.accepted.clear()
-        super()._note(destination, results)
+        super()._settle_results(destination, results)
 
 
 def test_a_transfer_that_completes_before_it_sends_is_caught(place: Site) -> None:  # S2
@@ -115,10 +116,10 @@ def test_a_transfer_that_forwards_twice_is_caught(place: Site, monkeypatch: pyte
 
 
 class SwallowsRefusals(Pump):
-    def _note(self, destination: Destination, results: SendResults) -> None:
+    def _settle_results(self, destination: Destination, results: SendResults) -> None:
         results.accepted += [transfer for transfer, _ in results.refused]
         results.refused.clear()
-        super()._note(destination, results)
+        super()._settle_results(destination, results)
 
 
 def test_a_transfer_that_swallows_a_refusal_is_caught(place: Site) -> None:  # S4

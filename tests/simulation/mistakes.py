@@ -36,11 +36,12 @@ from syphon.transfer.destination import Destination, SendResults
 from syphon.transfer.destinations import Destinations
 from syphon.transfer.intake import Intake
 from syphon.transfer.locks import LockKeeper
+from syphon.transfer.message_transfer import MessageTransfer
+from syphon.transfer.movable_messages import MovableMessages
 from syphon.transfer.ordered_messages import OrderedUnsent
 from syphon.transfer.queue_transfer import QueueTransfer
 from syphon.transfer.session_order import OrderedSessions, SessionKey
 from syphon.transfer.settlement import Unsettled
-from syphon.transfer.unsent import MessageTransfer
 from syphon.transfer.window import Demand, RateLimiter, SharedWindow
 from syphon.worker import Worker
 from syphon.worker.dispatcher import Dispatcher
@@ -710,13 +711,13 @@ def waits_for_a_deferred_message_and_does_not_fetch_it() -> Iterator[None]:
 
 @of_order(Mode.WORKER, 100385)
 def tries_a_destination_with_a_message_that_has_to_wait() -> Iterator[None]:
-    original = syphon.transfer.pump.Pump.prove
+    original = MovableMessages.prove
 
-    def prove(self: syphon.transfer.pump.Pump, destination: str) -> bool:
-        found = self.destinations.by_key(destination)
+    def prove(self: MovableMessages, destination: str) -> bool:
+        found = self._destinations.by_key(destination)
         return found is not None and bool(found.breaker.failures) and original(self, destination)
 
-    with replaced(syphon.transfer.pump.Pump, "prove", prove):
+    with replaced(MovableMessages, "prove", prove):
         yield
 
 

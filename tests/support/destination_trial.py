@@ -17,8 +17,8 @@ from syphon.servicebus.connection import Connection
 from syphon.servicebus.links import Arrival
 from syphon.transfer.breaker import BackingOff
 from syphon.transfer.destination import Destination, SendResults, WindowShare
+from syphon.transfer.message_transfer import MessageTransfer
 from syphon.transfer.pump import PERMANENT
-from syphon.transfer.unsent import MessageTransfer
 from tests.integration.transfer.conftest import TwoNamespaces
 
 QUEUE = SimpleNamespace(locked_before=0.0)

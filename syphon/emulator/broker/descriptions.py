@@ -1,6 +1,6 @@
 """Descriptions of entities: the settings a client asks for and the service answers with.
 
-A description is a value. Durations are milliseconds. `validation` checks a description against the rules of the
+A description is a value. Durations are milliseconds. `description_rules` checks a description against the rules of the
 service.
 """
 

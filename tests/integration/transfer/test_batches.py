@@ -23,7 +23,8 @@ from syphon.model.entity_path import EntityPath
 from syphon.model.outcomes import Result
 from syphon.servicebus.links import Arrival
 from syphon.servicebus.sdk_clients import payloads_of
-from syphon.transfer.unsent import MessageTransfer, encoded
+from syphon.transfer.message_transfer import MessageTransfer
+from syphon.transfer.unsent import encoded
 from tests.integration.transfer.conftest import TwoNamespaces
 from tests.support.destination_trial import Trial, trial
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from syphon.control.protocol import QueueReport, SlotReport
 from syphon.control.totals import QueueAttempt, QueueTotals
 from syphon.model.outcomes import DestinationStats, QueueKey, Stats
-from syphon.status.history import DestinationHistory
+from syphon.status.destination_history import DestinationHistory
 from syphon.status.snapshot import DestinationState, DestinationStatus
 from syphon.time_budget import SEEN_FOR
 from syphon.transfer import WaitingMessages

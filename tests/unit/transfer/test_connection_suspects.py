@@ -21,8 +21,8 @@ from syphon.transfer.connection_suspects import (
     Verdict,
 )
 from syphon.transfer.destination import Destination, SendResults
+from syphon.transfer.message_transfer import MessageTransfer
 from syphon.transfer.pump import PERMANENT
-from syphon.transfer.unsent import MessageTransfer
 
 NOW = 1000.0
 MESSAGES = [("backlog/0", number) for number in range(1, 11)]
