@@ -67,7 +67,7 @@ class Connections:
             self.ended(transport)
 
     def ended(self, transport: asyncio.Transport) -> None:
-        """A connection is closed, or does not count any more."""
+        """A connection is closed, or no longer counts."""
         opened = self._open.pop(transport, None)
         for timer in opened.timers if opened is not None else ():
             timer.cancel()

@@ -15,12 +15,12 @@ ATTACH_WITHIN = 15.0
 """A link attaches."""
 STABLE_AFTER = 10.0
 """An open link or connection has worked: the back-off starts over."""
-FIRST_RECONNECT_PAUSE = 1.0
-"""First pause before a reconnect; each failure doubles it."""
-LONGEST_RECONNECT_PAUSE = 120.0
-"""Longest pause before a reconnect."""
-NOTICING_PAUSE = 2.5
-"""Longest pause where the end of an outage must be noticed within 5 s (D16)."""
+FIRST_RECONNECT_DELAY = 1.0
+"""First delay before a reconnect; each failure doubles it."""
+LONGEST_RECONNECT_DELAY = 120.0
+"""Longest delay before a reconnect."""
+NOTICING_DELAY = 2.5
+"""Longest delay where the end of an outage must be noticed within 5 s (D16)."""
 IDLE_TIMEOUT = 60
 """The peer must send at least a heartbeat; the SDK asks for none by default."""
 WEBSOCKET_ANSWER_WITHIN = 10.0
@@ -107,7 +107,7 @@ RECHECK_RIGHTS_AFTER = 60.0
 """A destination without the right to send is retried."""
 CUT_OFF_RETRY_AFTER = 15.0
 """A destination whose messages cut the connection is first retried."""
-LONGEST_DESTINATION_PAUSE = 120.0
+LONGEST_DESTINATION_DELAY = 120.0
 """Longest back-off of a destination; each failure doubles it (S9)."""
 BETWEEN_SUSPECTS = 2.0
 """After an attempt that lost the connection: other destinations send meanwhile."""
@@ -137,14 +137,14 @@ BACKSTOP = 30.0
 """Beyond its lease, a slot ends by itself."""
 PROVEN_AFTER = 10.0
 """A pair that was set up again has both connections, and counts as working."""
-FIRST_SET_UP_PAUSE = 30.0
-"""First pause before a faulted pair is set up again."""
-LONGEST_SET_UP_PAUSE = 300.0
-"""Longest pause before a faulted pair is set up again."""
+FIRST_SET_UP_DELAY = 30.0
+"""First delay before a faulted pair is set up again."""
+LONGEST_SET_UP_DELAY = 300.0
+"""Longest delay before a faulted pair is set up again."""
 FIRST_JOB_RETRY = 2.0
-"""First pause before a failed job is retried."""
+"""First delay before a failed job is retried."""
 LONGEST_JOB_RETRY = 120.0
-"""Longest pause before a failed job is retried."""
+"""Longest delay before a failed job is retried."""
 SLOT_STARTS_WITHIN = 5.0
 """A slot that has a place sends its first report."""
 SHORT_LEASE = 10.0
@@ -156,9 +156,9 @@ DRAIN_QUIET = 1.0
 SETTLING_INTERVAL = 5.0
 """Between peeks into empty queues that must stay empty."""
 SHORTEST_REST = 2.0
-"""Shortest pause between jobs on locked messages or destinations that back off."""
+"""Shortest delay between jobs on locked messages or destinations that back off."""
 LONGEST_REST = 15.0
-"""Longest pause between these jobs."""
+"""Longest delay between these jobs."""
 SHOWN_WITHIN = 900.0
 """Service Bus shows every message that it has accepted (S11)."""
 
@@ -166,8 +166,8 @@ SHOWN_WITHIN = 900.0
 
 REPORT_EVERY = 1.0
 """A slot reports to the driver."""
-SHORTEST_REPORT_PAUSE = 0.05
-"""Shortest pause between two reports."""
+SHORTEST_REPORT_DELAY = 0.05
+"""Shortest delay between two reports."""
 ROWS_SENT_EVERY = 5.0
 """A slot sends the rows of the ledger to the driver: a killed slot loses no older ones."""
 UNATTENDED_LEASE = 10.0
@@ -215,9 +215,9 @@ EXECUTORS_SETTLE = 2.0
 EXECUTORS_CHECK_EVERY = 0.1
 """Executors are counted."""
 FIRST_SPARK_RETRY = 2.0
-"""First pause before Spark is started again that did not start or was lost; each failure in a row doubles it."""
+"""First delay before Spark is started again that did not start or was lost; each failure in a row doubles it."""
 LONGEST_SPARK_RETRY = 120.0
-"""Longest pause before Spark is started again."""
+"""Longest delay before Spark is started again."""
 LOST_JOBS_END_WITHIN = 60.0
 """The jobs of a lost Spark end; a worker in which one hangs ends, too."""
 SPARK_CHECK_EVERY = 0.5
@@ -253,7 +253,7 @@ PARTITIONED_TIMEOUT = 15.0
 """Shortest timeout of an operation on a partitioned entity (S8)."""
 CLOSE_WITHIN = 5.0
 """A send in flight when its sender closes, and closing a link."""
-BUSY_PAUSE = 10.0
+BUSY_DELAY = 10.0
 """No sender sends to a busy entity (S5)."""
 ORDER_HOLD = 5.0
 """New messages wait for the end of the backlog, so that order is kept as an entity returns to the primary."""

@@ -104,7 +104,7 @@ def plan(administration: Administration, names: Sequence[QueueName]) -> Plan:
     unlisted: AdministrationFailed | None = None
     for name in names:
         # The namespace is unreachable: asking for each queue would cost a timeout for each.
-        queue = _unknown(name, unlisted) if unlisted is not None else _look(administration, name)
+        queue = _unknown(name, unlisted) if unlisted is not None else _read_queue(administration, name)
         queues.append(queue)
         if isinstance(queue.because, AdministrationUnreachable):
             unlisted = queue.because
@@ -117,7 +117,7 @@ def plan(administration: Administration, names: Sequence[QueueName]) -> Plan:
     return Plan(administration.namespace, tuple(queues), extra, unlisted)
 
 
-def _look(administration: Administration, name: QueueName) -> ProvisionedQueue:
+def _read_queue(administration: Administration, name: QueueName) -> ProvisionedQueue:
     try:
         existing = administration.get_queue(name)
     except AdministrationFailed as error:
@@ -241,14 +241,14 @@ def provision(
     *,
     sleep: Callable[[float], None] = time.sleep,
     attempts: int = ATTEMPTS,
-    pause: float = PROVISION_RETRY_AFTER,
+    delay: float = PROVISION_RETRY_AFTER,
     reports: bool = True,
 ) -> Provisioned:
     """Creates the queues that do not exist. Each gets `attempts` attempts; a queue that fails is dropped (P5).
 
     It logs warnings for the owner, unless `reports` is false because the caller shows the result.
     Raises `NotAuthorized` and `NamespaceGone` at once, and `NoBacklogQueue` if there is no queue in the end.
-    Each round attempts all queues, so that an outage costs two pauses, and not two for each queue.
+    Each round attempts all queues, so that an outage costs two delays, and not two for each queue.
     """
     ready = {queue.name: queue for queue in plan.of(QueueState.EXISTS)}
     names = [queue.name for queue in plan.queues]
@@ -261,10 +261,10 @@ def provision(
                 plan.namespace,
                 len(left),
                 len(names),
-                pause,
+                delay,
                 failures[left[0]],
             )
-            sleep(pause)
+            sleep(delay)
         for place, name in enumerate(left):
             try:
                 ready[name] = _ensure(administration, name)

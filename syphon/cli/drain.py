@@ -76,25 +76,25 @@ def drain(config_file: Path, dry_run: bool, options: DrainOptions, as_json: bool
     except NoQueueSelected as error:
         raise click.UsageError(str(error)) from None
     except SyphonError as error:
-        raise SystemExit(_said(error)) from None
+        raise SystemExit(_print_error(error)) from None
     if options.all_found:
         warn_of_stranded(config, chosen)
     if dry_run:
         raise SystemExit(dry_run_of(config, chosen, options, as_json))
     with interruptible("No message was forwarded."):
-        _ask(chosen, yes)
+        _confirm(chosen, yes)
     try:
         raise SystemExit(_drain(DrainRun(config, chosen, options), config.pipeline.master, as_json))
     except SyphonError as error:
-        raise SystemExit(_said(error)) from None
+        raise SystemExit(_print_error(error)) from None
 
 
-def _said(error: SyphonError) -> ExitCode:
+def _print_error(error: SyphonError) -> ExitCode:
     click.echo(str(error), err=True)
     return ExitCode.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else ExitCode.UNAVAILABLE
 
 
-def _ask(chosen: list[SelectedQueue], yes: bool) -> None:
+def _confirm(chosen: list[SelectedQueue], yes: bool) -> None:
     from syphon.backlog import by_pair
 
     if yes:

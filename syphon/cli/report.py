@@ -82,7 +82,7 @@ def report(
     if ledger is not None and is_local(pipeline) and not Path(ledger).is_dir():
         raise click.UsageError(f"There is no ledger at {Path(ledger).absolute()}. {_STARTS}")
     try:
-        found = _ask(pipeline, since, until, pair)
+        found = _query(pipeline, since, until, pair)
     except SyphonError as error:
         click.echo(str(error), err=True)
         raise SystemExit(ExitCode.UNAVAILABLE) from None
@@ -121,7 +121,7 @@ def _check(since: datetime | None, until: datetime | None, html_file: Path | Non
         raise click.BadParameter(f"the folder {html_file.parent} does not exist.", param_hint="--html")
 
 
-def _ask(pipeline: PipelineSettings, since: datetime | None, until: datetime | None, pair: str | None) -> Report:
+def _query(pipeline: PipelineSettings, since: datetime | None, until: datetime | None, pair: str | None) -> Report:
     from rich.console import Console
 
     from syphon.operations import ask_ledger

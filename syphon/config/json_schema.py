@@ -37,5 +37,5 @@ def _with_references(schema: Any) -> Any:
 
 
 def _is_plain_value(schema: dict[str, Any]) -> bool:
-    """Whether it is the schema of a value that is no text: a reference would not match it."""
+    """Whether it is the schema of a non-string value, which a `${…}` reference does not match."""
     return schema.get("type") in ("integer", "number", "boolean") or "enum" in schema

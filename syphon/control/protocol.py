@@ -134,7 +134,7 @@ class SlotReport(BaseModel):
 
     @property
     def position(self) -> tuple[int, int]:
-        """Where it stands among the reports of its slot: a later one is greater."""
+        """Its position among the slot's reports: a later one is greater."""
         return self.attempt, self.number
 
     @property

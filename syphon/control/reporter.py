@@ -13,7 +13,7 @@ from typing import Protocol
 
 from syphon.model import SyphonError
 from syphon.servicebus import RUNTIME, Runtime
-from syphon.time_budget import DRIVER_SILENCE, REPORT_ANSWER_WITHIN, REPORT_EVERY, SHORTEST_REPORT_PAUSE
+from syphon.time_budget import DRIVER_SILENCE, REPORT_ANSWER_WITHIN, REPORT_EVERY, SHORTEST_REPORT_DELAY
 
 from .protocol import (
     REPORT_PATH,
@@ -139,10 +139,10 @@ class Reporter:
         return list(self._rows)
 
     def _run(self) -> None:
-        pause = REPORT_EVERY
-        while not self._over.wait(pause):
+        delay = REPORT_EVERY
+        while not self._over.wait(delay):
             was_heard = self._exchange(self._hold)
-            pause = SHORTEST_REPORT_PAUSE if self._hold and was_heard and not self.order.stop else REPORT_EVERY
+            delay = SHORTEST_REPORT_DELAY if self._hold and was_heard and not self.order.stop else REPORT_EVERY
 
     def _exchange(self, hold: float) -> bool:
         """Sends a report, and keeps the order. Returns whether the driver answered."""

@@ -26,7 +26,7 @@ class Traced(NamedTuple):
 SPARE = 1.25
 """How much more than it uses a slot may have of a limit that does not hold it back; the others get the rest."""
 LEAST_PART = 0.25
-"""The part of an equal share that a slot has in any case: it may get messages at any time."""
+"""The part of an equal share that an idle slot keeps, because messages may arrive."""
 
 LimitedBy = Literal["operator", "primary", "secondary"]
 

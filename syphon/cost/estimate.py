@@ -94,7 +94,7 @@ def destination_pings_within(seconds: int) -> int:
     """How often an unavailable destination is pinged: at once, and after back-offs that double up to the longest."""
     pings, moment = 0, 0.0
     while moment < seconds:
-        moment += DESTINATION_RETRIES.pause(pings)
+        moment += DESTINATION_RETRIES.delay(pings)
         pings += 1
     return pings
 

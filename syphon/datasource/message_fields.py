@@ -32,7 +32,7 @@ class MessageFields(NamedTuple):
     application: Mapping[str, Value] = MappingProxyType({})
     body: bytes | None = None
     is_readable: bool = True
-    """False if the sender's sections are not AMQP. What the broker wrote before them is read all the same."""
+    """False if the sender's sections are not AMQP. What the broker wrote before them is still read."""
 
 
 def read_fields(data: bytes, *, with_body: bool, with_application: bool = True) -> MessageFields:
@@ -98,7 +98,10 @@ def _unusual_sections(data: bytes, found: list[tuple[int, int, int]]) -> list[tu
     except Malformed:
         if not found:
             raise
-        return [*found, (0x73, found[-1][2], len(data))]  # reading it fails, after the broker's sections were read
+        return [
+            *found,
+            (0x73, found[-1][2], len(data)),
+        ]  # a placeholder that fails to parse
 
 
 def _items(data: bytes, start: int, end: int) -> list[Value]:

@@ -193,7 +193,7 @@ def _planned(options: SourceOptions, bounds: Mapping[str, Bounds]) -> list[Seque
 
 
 def retried(look: Callable[[], T]) -> T:
-    """Call `look`, which opens a connection, and retry after a pause if that breaks: at most ATTEMPTS calls."""
+    """Call `look`, which opens a connection, and retry after a delay if that breaks: at most ATTEMPTS calls."""
     for _ in range(ATTEMPTS - 1):
         try:
             return look()

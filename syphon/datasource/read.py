@@ -105,7 +105,7 @@ except ImportError:
 else:
 
     class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):  # type: ignore[no-redef]
-        """The same, with limits: a micro-batch has so many rows, and `availableNow` ends."""
+        """The same; it limits the rows of a micro-batch, and `availableNow` ends."""
 
         def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # type: ignore[override]  # noqa: N802
             return self._new_messages.latest(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)

@@ -139,7 +139,7 @@ def register_source(
 
 
 def _check_registered(given: Mapping[str, str], pairs: Sequence[PairSettings]) -> None:
-    """Raises BadSourceOptions for mistakes. What a query may still name counts as named: entity, namespace and pair."""
+    """Raises BadSourceOptions for mistakes. Options that a query may add count as given: entity, namespace, pair."""
     later = {ENTITY: "any"}
     if pairs:
         later["pair"] = pairs[0].name

@@ -95,7 +95,7 @@ class _SystemTimer:
 
 
 class FakeClock:
-    """A clock that stands still until `advance` moves it. Due timers then run in order."""
+    """A clock that moves only by `advance`. Due timers then run in order."""
 
     def __init__(self, start: Millis = 1_700_000_000_000) -> None:
         self._now = start

@@ -122,7 +122,7 @@ class PortListener:
         except (BlockingIOError, ConnectionAbortedError):
             return  # the client disconnected meanwhile
         except OSError:
-            # Out of file descriptors: try again later.
+            # Out of file descriptors: retry later.
             loop.remove_reader(listening.fileno())
             loop.call_later(0.05, self._watch, listening)
             return

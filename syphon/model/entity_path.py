@@ -87,7 +87,7 @@ class PathPatterns:
 class Renames:
     """Where the operator sends the messages for some destinations instead: each text names an entity.
 
-    Whole names only, and one step only: what a message names is looked up once, and the result is not renamed again.
+    It matches whole names and does not chain renames: the result of one is not renamed again.
     So no message can reach an entity by this that the operator has not written down.
     """
 

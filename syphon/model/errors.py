@@ -5,7 +5,7 @@
 - `Impossible`: the destination does not accept this message as things are. If the operator counts the error as
   permanent, the message is dead-lettered with the reason; otherwise it waits (S4). By default a message that is too
   large or not allowed is dead-lettered, and one for a missing or disabled destination waits.
-- `Faulted`: a namespace cannot be used any more. The pair ends (C3). A worker sets it up again later; a worker without
+- `Faulted`: a namespace can no longer be used. The pair ends (C3). A worker sets it up again later; a worker without
   another pair ends.
 - `InvalidSettings`, `InvalidOption`: the caller's settings or options are wrong. A retry does not help.
 - `Interrupted`: the connection or link was lost. It is reopened; deliveries in flight have unknown outcomes (D10).
@@ -104,7 +104,7 @@ class LockLost(SyphonError):
 
 
 class Faulted(SyphonError):
-    """The namespace cannot be used any more."""
+    """The namespace can no longer be used."""
 
 
 class NotAuthorized(Faulted):
@@ -112,7 +112,7 @@ class NotAuthorized(Faulted):
 
 
 class NamespaceGone(Faulted):
-    """The namespace does not exist any more."""
+    """The namespace no longer exists."""
 
 
 class InvalidSettings(SyphonError):

@@ -27,7 +27,7 @@ class ExitCode(IntEnum):
     """A namespace cannot be reached, or a port is taken. A later retry may help."""
 
     FAULTED = 70
-    """A drain's pair, or all pairs of a worker, cannot be used any more. A restart may help."""
+    """A drain's pair, or all pairs of a worker, can no longer be used. A restart may help."""
 
     NOT_AUTHORIZED = 77
     """A namespace refused the credentials, or they lack a claim."""

@@ -179,7 +179,7 @@ def forecast(
     seen = _EMPTY
     if has_messages(chosen):
         starting()
-        seen = _look(config, chosen, options, spark)
+        seen = _peek_backlog(config, chosen, options, spark)
     permanent = {selected.pair.name: selected.pair.destinations.permanent() for selected in chosen}
     stopped = _stopped(seen)
     given_up = [found for found in stopped if type(found.error) in permanent[found.pair]]
@@ -295,7 +295,9 @@ class Seen(NamedTuple):
 _EMPTY = Seen(0, [], [], {}, {}, {})
 
 
-def _look(config: Config, chosen: list[SelectedQueue], options: DrainOptions, session: SparkSession | None) -> Seen:
+def _peek_backlog(
+    config: Config, chosen: list[SelectedQueue], options: DrainOptions, session: SparkSession | None
+) -> Seen:
     with spark_session(config.pipeline, "syphon drain --dry-run", given=session) as spark:
         frame = backlog_frame(spark, chosen, options.where)
         movable = frame.where("state IN ('active', 'deferred')").persist()

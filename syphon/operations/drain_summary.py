@@ -111,7 +111,7 @@ class DrainSummary:
     @property
     def is_empty(self) -> bool:
         """Every queue was empty when peeked, or does not exist."""
-        return all(queue.state in (DrainState.EMPTY, DrainState.NOT_THERE) for queue in self.queues)
+        return all(queue.state in (DrainState.EMPTY, DrainState.MISSING) for queue in self.queues)
 
     def as_json(self) -> dict[str, Any]:
         """The summary in its documented form for programs (docs/commands.md)."""

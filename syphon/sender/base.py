@@ -163,7 +163,7 @@ class PairedClientBase(ABC, Generic[ClientT, ReceiverT, PairedSenderT]):
             raise UsedAfterFork(self._process, os.getpid())
 
     def check_open(self) -> None:
-        """Raises an error if nothing can be sent any more."""
+        """Raises an error if nothing can be sent now."""
         self.check_process()
         if self.closing.is_set():
             raise self.closed_error()
@@ -174,7 +174,7 @@ class PairedClientBase(ABC, Generic[ClientT, ReceiverT, PairedSenderT]):
             raise self.closed_error()
 
     def closed_error(self) -> SenderClosed:
-        """The error of a call that comes too late: the application has closed the pair, or a side has ended."""
+        """The error for calls on a closed pair: the application has closed it, or a side has ended."""
         return SenderClosed() if self._is_closed or self.coupling.is_whole else PairFaulted(self.state)
 
     def _begin_close(self) -> None:

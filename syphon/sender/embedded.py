@@ -21,7 +21,7 @@ from azure.servicebus import ServiceBusClient
 from syphon.backlog import QueueName
 from syphon.model import EntityPath, Faulted, Outcome, Result, SessionOrder, SyphonError
 from syphon.servicebus import Connection, Namespace, Pair, SideFault
-from syphon.time_budget import EMBEDDED_REST, EMBEDDED_TURN, HANDSHAKE_WITHIN, NOTICING_PAUSE
+from syphon.time_budget import EMBEDDED_REST, EMBEDDED_TURN, HANDSHAKE_WITHIN, NOTICING_DELAY
 from syphon.transfer import MOST_QUEUES, BackoffGate, Ended, Listener, Pump, PumpOptions
 
 log = logging.getLogger(__name__)
@@ -81,12 +81,12 @@ class EmbeddedSyphon:
         return self._listener.pair.sides
 
     def end_side(self, fault: SideFault) -> None:
-        """A side cannot be used any more: nothing more is moved, and the syphon ends within five seconds (C1)."""
+        """A side can no longer be used: nothing more is moved, and the syphon ends within five seconds (C1)."""
         self._listener.fault(fault)
 
     @property
     def fault(self) -> SyphonError | None:
-        """Why it ended by itself, if it did: the pair cannot be used any more (C3), or the syphon has a bug."""
+        """Why it ended by itself, if it did: the pair can no longer be used (C3), or the syphon has a bug."""
         failure = self._failure or self._listener.failure
         if self._listener.pair.fault is None and failure is not None:
             return SyphonError(f"{type(failure).__name__}: {failure}")
@@ -106,7 +106,7 @@ class EmbeddedSyphon:
         try:
             while not self._stopping.is_set() and self._listener.is_running:
                 self._turn()
-        except Exception as error:  # the application must learn that its backlog is not moved any more
+        except Exception as error:  # the application must learn that its backlog is no longer moved
             self._failure = error
             log.debug("the syphon inside this process", exc_info=True)
         finally:
@@ -212,5 +212,5 @@ def _namespace(client: ServiceBusClient, entity: str, now: Callable[[], float]) 
         client.fully_qualified_namespace,
         lambda: Connection(client, entity, handshake_within=HANDSHAKE_WITHIN),
         now,
-        longest_pause=NOTICING_PAUSE,
+        longest_delay=NOTICING_DELAY,
     )

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from syphon.time_budget import BUSY_PAUSE
+from syphon.time_budget import BUSY_DELAY
 
 from .events import Change, EntityFailedOver, EntityPinged, EntityReturned
 
@@ -122,7 +122,7 @@ class PrimaryEntity:
 
     def was_busy(self, error: Exception, now: float) -> None:
         """The service has answered "server busy": no sender of the pair sends to the entity for ten seconds."""
-        self.busy_error, self.busy_until = error, now + BUSY_PAUSE
+        self.busy_error, self.busy_until = error, now + BUSY_DELAY
 
     def due(self) -> float | None:
         """When the entity needs attention: to fail over, or to be pinged. None while it is healthy."""

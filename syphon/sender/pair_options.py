@@ -56,7 +56,7 @@ class PairOptions:
     session_order: bool = False
     """Keep the order of each session, also through an outage. The syphon of the pair needs the same setting."""
     session_order_wait: Duration = 10 * _MINUTE
-    """How long an entity whose ping has arrived waits for the end of its backlog, before its order is given up."""
+    """How long an entity whose ping has arrived waits for the end of its backlog, before it returns without order."""
     primary_name: str | None = None
     """The primary's part in the names of its backlog queues; by default the first label of its host name."""
     on_change: Callable[[Change], None] | None = None

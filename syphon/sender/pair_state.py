@@ -1,7 +1,7 @@
 """Couples the two sides of an application's pair: when one side ends, the other one ends too (C1).
 
 A side ends when its client is closed, by the pair or by the application that made it, or when it turns out that the
-namespace cannot be used any more (C3). The other side then has five seconds to be closed, and is faulted after them.
+namespace can no longer be used (C3). The other side then has five seconds to be closed, and is faulted after them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Side: TypeAlias = Literal["primary", "secondary"]
 
 
 FindFault = Callable[[Side, str], Faulted | None]
-"""Opens a connection, and returns why the namespace cannot be used any more; None if it can, or is unavailable."""
+"""Opens a connection, and returns why the namespace can no longer be used; None if it can, or is unavailable."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,7 +186,7 @@ def _check_credentials(client: ServiceBusClient, details: ConnectionDetails) -> 
 
 
 def find_fault(client: ServiceBusClient, entity: str) -> Faulted | None:
-    """Why a namespace that was paired cannot be used any more; None if it can be, or is only unavailable (C3).
+    """Why a namespace that was paired can no longer be used; None if it can be, or is only unavailable (C3).
 
     A key is checked as in pairing. The service may refuse a token for the whole namespace that it accepts for an
     entity, so a token is checked with the entity.

@@ -230,9 +230,9 @@ class SendFlow:
                     raise
                 self._check_size(payloads, error)
                 retried += 1
-                pause = self._link.retries.pause(retried)
-                if retried <= self._link.retries.total and pause < deadline.left():
-                    yield Delay(pause)
+                delay = self._link.retries.delay(retried)
+                if retried <= self._link.retries.total and delay < deadline.left():
+                    yield Delay(delay)
                     continue
                 self._failover.failed(self.entity, error)
                 if not self.entity.is_failed_over or deadline.left_for_backlog() <= 0:

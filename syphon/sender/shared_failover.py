@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from zlib import crc32
 
 from syphon.backlog import QueueName
-from syphon.time_budget import BUSY_PAUSE, ORDER_HOLD, ORDER_HOLD_TURN, OUT_FOR
+from syphon.time_budget import BUSY_DELAY, ORDER_HOLD, ORDER_HOLD_TURN, OUT_FOR
 
 from .entity_state import EntityState, OrderedReturn, PrimaryEntity
 from .error_classes import FailureClass, classify
@@ -233,7 +233,7 @@ class Failover:
 
     def queue_failed(self, queue: QueueName, error: Exception) -> None:
         """A backlog queue did not accept messages."""
-        seconds = BUSY_PAUSE if classify(error) is FailureClass.BUSY else OUT_FOR
+        seconds = BUSY_DELAY if classify(error) is FailureClass.BUSY else OUT_FOR
         self._change(lambda: self._pool.take_out(queue, error, seconds, self.now()))
 
     def queue_works(self, queue: QueueName) -> None:

@@ -1,4 +1,4 @@
-"""A connection to one namespace: its wire with its tokens, and the pauses between reopenings.
+"""A connection to one namespace: its wire with its tokens, and the delays between reopenings.
 
 `try_sender` and `try_receiver` attach a link and close it again, to find out whether our rights suffice.
 """
@@ -14,8 +14,8 @@ from azure.servicebus import ServiceBusClient
 from syphon.model import DestinationSilent, RetryPolicy, SyphonError
 from syphon.time_budget import (
     ATTACH_WITHIN,
-    FIRST_RECONNECT_PAUSE,
-    LONGEST_RECONNECT_PAUSE,
+    FIRST_RECONNECT_DELAY,
+    LONGEST_RECONNECT_DELAY,
     OPEN_WITHIN,
     STABLE_AFTER,
 )
@@ -31,7 +31,7 @@ class Connection:
     """An open connection. Exactly one thread uses it."""
 
     is_isolating = False
-    """Its user tries something that may cut it. Then it is reopened without a pause."""
+    """Its user tries something that may cut it. Then it is reopened without a delay."""
 
     def __init__(
         self,
@@ -66,29 +66,29 @@ class Connection:
 
 
 class Backoff:
-    """The pauses before one link or connection is reopened: longer ones if it keeps breaking.
+    """The delays before one link or connection is reopened: longer ones if it keeps breaking.
 
     Links and connections break in normal operation: the service ends idle links after ten minutes, and whole
-    connections when it is updated. Without a pause, one that breaks as soon as it is open would be opened a thousand
+    connections when it is updated. Without a delay, one that breaks as soon as it is open would be opened a thousand
     times per second.
     """
 
-    def __init__(self, longest: float = LONGEST_RECONNECT_PAUSE) -> None:
-        self._policy = RetryPolicy(first=FIRST_RECONNECT_PAUSE, longest=longest)
+    def __init__(self, longest: float = LONGEST_RECONNECT_DELAY) -> None:
+        self._policy = RetryPolicy(first=FIRST_RECONNECT_DELAY, longest=longest)
         self._failures = 0
 
     def reset(self) -> None:
-        """Starts over with the shortest pause."""
+        """Starts over with the shortest delay."""
         self._failures = 0
 
-    def pause(self, lasted: float, at_once: bool = True) -> float:
+    def delay(self, lasted: float, at_once: bool = True) -> float:
         """The seconds to wait before the next opening, after one that lasted this many seconds.
 
-        `at_once`: the first one after a link or connection that worked needs no pause.
+        `at_once`: the first one after a link or connection that worked needs no delay.
         """
         failures = max(self._failures if lasted < STABLE_AFTER else 0, 0 if at_once else 1)
         self._failures = failures + 1
-        return self._policy.pause(failures - 1) if failures else 0.0
+        return self._policy.delay(failures - 1) if failures else 0.0
 
 
 def try_sender(connection: Connection, path: str) -> SyphonError | None:

@@ -12,7 +12,7 @@ from azure.servicebus import ServiceBusClient, TransportType
 
 from syphon.config import Credential, SideSettings, Transport, Via
 from syphon.model import ConnectionString, NotAuthorized
-from syphon.time_budget import ADMINISTRATION_TIMEOUT, HANDSHAKE_WITHIN, LONGEST_RECONNECT_PAUSE, NOTICING_PAUSE
+from syphon.time_budget import ADMINISTRATION_TIMEOUT, HANDSHAKE_WITHIN, LONGEST_RECONNECT_DELAY, NOTICING_DELAY
 
 from .administration import Administration
 from .connection import Connection
@@ -96,8 +96,8 @@ def namespace_of(
         # The key was rotated while we came with the old one.
         return Connection(clients.current(), entity, handshake_within=handshake, credential=clients.credential)
 
-    longest_pause = NOTICING_PAUSE if notices_return else LONGEST_RECONNECT_PAUSE
-    return Namespace(side.host, connect, now, clients.close, longest_pause)
+    longest_delay = NOTICING_DELAY if notices_return else LONGEST_RECONNECT_DELAY
+    return Namespace(side.host, connect, now, clients.close, longest_delay)
 
 
 class _Clients:

@@ -162,7 +162,7 @@ class FrameSocket:
         return piece if self._websocket is None else self._websocket.encode(piece)
 
     def end_websocket(self) -> None:
-        """Says farewell to the peer's WebSocket, if there is one and all frames are written."""
+        """Sends a WebSocket close frame, if there is a WebSocket and all frames are written."""
         if self._websocket is not None and self.failure is None and not self.wants_to_write():
             self._unsent = memoryview(self._websocket.farewell())
             self.flush()

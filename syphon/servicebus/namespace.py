@@ -2,7 +2,7 @@
 
 Opening takes half a second at best and half a minute at worst. The user does not wait for it: it asks for the
 connection in each turn of its loop, and gets None until there is one. That is an outage and not a fault (C3): the
-namespace stays `opened`, and `error` says why it cannot be reached. It is `faulted` when it cannot be used any more;
+namespace stays `opened`, and `error` says why it cannot be reached. It is `faulted` when it can no longer be used;
 then asking for the connection raises the reason.
 """
 
@@ -16,7 +16,7 @@ from enum import StrEnum
 from functools import partial
 
 from syphon.model import DestinationUnreachable, Faulted, Interrupted, SyphonError, Waits
-from syphon.time_budget import GIVE_UP_OPENING_AFTER, LONGEST_RECONNECT_PAUSE, REACHED_ELSEWHERE_FOR
+from syphon.time_budget import GIVE_UP_OPENING_AFTER, LONGEST_RECONNECT_DELAY, REACHED_ELSEWHERE_FOR
 
 from .connection import Backoff, Connection
 
@@ -98,10 +98,10 @@ class Namespace(Lifecycle):
         connect: Callable[[], Connection],
         now: Callable[[], float] = time.monotonic,
         close_client: Callable[[], None] = _nothing,
-        longest_pause: float = LONGEST_RECONNECT_PAUSE,
+        longest_delay: float = LONGEST_RECONNECT_DELAY,
         begin: Callable[[Callable[[], None], str], None] = _in_a_thread,
     ) -> None:
-        """Attempts begin at most `longest_pause` seconds apart, unless the service requests more or one takes longer.
+        """Attempts begin at most `longest_delay` seconds apart, unless the service requests more or one takes longer.
 
         `begin` starts an opening in the background and returns at once.
         """
@@ -112,7 +112,7 @@ class Namespace(Lifecycle):
         """Whether it has ever accepted our credentials."""
         self._connect = connect
         self._close_client = close_client
-        self._longest_pause = longest_pause
+        self._longest_delay = longest_delay
         self._begin = begin
         self._connection: Connection | None = None
         self._opened: Connection | Exception | None = None
@@ -124,12 +124,12 @@ class Namespace(Lifecycle):
         """When another connection was last known to have reached the namespace."""
         self._told: bool | None = None
         """What another thread has found since the last check: that the namespace can be reached, or that it cannot."""
-        self._backoff = Backoff(longest_pause)
+        self._backoff = Backoff(longest_delay)
 
     def another(self) -> Namespace:
         """The same namespace with a connection of its own, for links that do not fit on one. This one has the client,
         and must be closed last."""
-        return Namespace(self.name, self._connect, self.now, longest_pause=self._longest_pause, begin=self._begin)
+        return Namespace(self.name, self._connect, self.now, longest_delay=self._longest_delay, begin=self._begin)
 
     # --- the connection ------------------------------------------------------------------------------------------
 
@@ -165,8 +165,8 @@ class Namespace(Lifecycle):
             opened_at = -math.inf if self._connection.is_isolating else self._opened_at
             self._connection.close()
             self._connection = self._reached_at = None
-            pause = self._backoff.pause(now - opened_at)
-            self._next_try = now + max(pause, failure.retry_after if isinstance(failure, Waits) else 0.0)
+            delay = self._backoff.delay(now - opened_at)
+            self._next_try = now + max(delay, failure.retry_after if isinstance(failure, Waits) else 0.0)
 
     def _take_opened(self) -> None:
         opened, self._opened = self._opened, None
@@ -179,8 +179,8 @@ class Namespace(Lifecycle):
         elif isinstance(opened, SyphonError):
             self.error = None if self._is_reached_elsewhere else opened
             # From the beginning of the attempt: one that took long has waited already.
-            pause = self._tried_at + self._backoff.pause(0.0, at_once=False)
-            self._next_try = max(self.now(), pause, self.now() + _requested_quiet(opened))
+            not_before = self._tried_at + self._backoff.delay(0.0, at_once=False)
+            self._next_try = max(self.now(), not_before, self.now() + _requested_quiet(opened))
         elif opened is not None:
             raise opened
 

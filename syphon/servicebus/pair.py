@@ -1,6 +1,6 @@
-"""Two namespaces that end together: the close and fault coupling of a pair (C1 to C3).
+"""A pair of namespaces: if one closes or faults, the other follows (C1 to C3).
 
-An outage is not a fault. A side is faulted when it cannot be used any more, and closed when its user closed it. If one
+An outage is not a fault. A side is faulted when it can no longer be used, and closed when its user closed it. If one
 side has ended and the other has not ended within five seconds, the other is faulted, with an error that names both.
 """
 
@@ -48,7 +48,7 @@ class Pair:
         return self.primary, self.secondary
 
     def fault_side(self, fault: SideFault) -> None:
-        """Faults a side because another process found that it cannot be used any more."""
+        """Faults a side because another process found that it can no longer be used."""
         side = self.primary if fault.side == "primary" else self.secondary
         side.fault(fault.error())
 

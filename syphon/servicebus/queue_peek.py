@@ -64,7 +64,7 @@ def peek(
     most: int = PAGE,
     first: int = FIRST_PAGE,
     answer_within: float = PAGE_WITHIN,
-    busy_pause: float = DestinationBusy.retry_after,
+    busy_delay: float = DestinationBusy.retry_after,
 ) -> Iterator[Peeked]:
     """Every message of an entity from a sequence number on, each once, in the service's order, `most` to a page.
 
@@ -81,7 +81,7 @@ def peek(
         most=most,
         first=first,
         answer_within=answer_within,
-        busy_pause=busy_pause,
+        busy_delay=busy_delay,
         ahead=False,
     )
     with closing(pages):
@@ -98,7 +98,7 @@ def peek_pages(
     most: int = PAGE,
     first: int = FIRST_PAGE,
     answer_within: float = PAGE_WITHIN,
-    busy_pause: float = DestinationBusy.retry_after,
+    busy_delay: float = DestinationBusy.retry_after,
     ahead: bool = True,
 ) -> Generator[list[Peeked], None, None]:
     """The same in pages, up to and including the sequence number `stop`.
@@ -110,7 +110,7 @@ def peek_pages(
     walk = _Walk()
     try:
         while stop is None or start <= stop:
-            answer = _wait_for_page(peeker, start, busy_pause, stop)
+            answer = _wait_for_page(peeker, start, busy_delay, stop)
             page = walk.unseen(answer)
             if not page:
                 return
@@ -277,16 +277,16 @@ class Peeker:
         self.is_waiting, self._is_asked, self._reply = False, False, None
 
 
-def _wait_for_page(peeker: Peeker, start: int, busy_pause: float, stop: int | None = None) -> list[Peeked]:
+def _wait_for_page(peeker: Peeker, start: int, busy_delay: float, stop: int | None = None) -> list[Peeked]:
     """The page from a number on. The caller may have requested it already."""
     try:
         return _page(peeker, start, stop)
     except DestinationBusy:
-        _rest(peeker, busy_pause)
+        _rest(peeker, busy_delay)
     try:
         return _page(peeker, start, stop)
     except DestinationBusy:
-        _rest(peeker, busy_pause)
+        _rest(peeker, busy_delay)
         return _page(peeker, start, stop)
 
 

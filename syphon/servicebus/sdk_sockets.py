@@ -189,7 +189,7 @@ def _open_socket(client: ServiceBusClient, entity: str, timeout: float, handshak
             handler._ssl_opts["context"] = HandshakeInTime(ca_file, handshake_within)
 
     def cut_off() -> None:
-        # There may be no handler or socket yet, or none any more. The watchdog must continue in all cases.
+        # There may be no handler or socket yet, or no longer. The watchdog must continue in all cases.
         with suppress(AttributeError, KeyError, TypeError, OSError):
             held = handler._connection._transport.sock
             if is_websocket:
@@ -222,7 +222,7 @@ def _open_socket(client: ServiceBusClient, entity: str, timeout: float, handshak
         watchdog.stop()
     connection = browser._handler._connection
     transport = connection._transport
-    # The SDK must not use the socket any more, not even when its objects are garbage-collected.
+    # The SDK must no longer use the socket, not even when its objects are garbage-collected.
     held, transport.sock = transport.sock, None
     taken, websocket = _take_websocket(held) if is_websocket else (held, None)
     transport.connected = False

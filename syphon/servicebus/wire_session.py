@@ -179,7 +179,7 @@ class Wire(FrameSocket):
         self._links.clear()
 
     def close(self) -> None:
-        """Sends a Close as far as the socket accepts it, and closes the connection."""
+        """Sends a Close without waiting, and closes the connection."""
         if self.failure is None:
             self.write(frame(0, Close().to_bytes()))
             self.flush()

@@ -71,7 +71,7 @@ class JvmWatch(SparkWatch):
 
     @property
     def failure(self) -> SparkLost | None:
-        """Why Spark cannot work any more; None while its JVM runs."""
+        """Why Spark can no longer work; None while its JVM runs."""
         code = self._jvm.poll() if self._jvm is not None and not self._over.is_set() else None
         if code is None:
             return None

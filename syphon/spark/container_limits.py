@@ -19,7 +19,7 @@ DRIVER_MEMORY = 480 * MIB
 SLOT_MEMORY = 150 * MIB
 """A Python worker that forwards: 106 MB once it has loaded what rows are made with, and its messages in flight."""
 FEWEST_SLOTS = 2
-"""One slot may be busy with a queue that is full; the other one takes what rings meanwhile."""
+"""One slot may be busy with a queue that is full; the other one serves queues that ring in the meantime."""
 ROOT = "SYPHON_SYSTEM_ROOT"
 """The folder that has /proc and /sys, if it is not the root. Tests pretend with it to run in a container."""
 

@@ -66,7 +66,7 @@ class SparkAccess(Protocol):
         """Says what the next job of this thread is for. Jobs of different pairs must not wait for each other."""
 
     def is_lost(self) -> bool:
-        """Whether the session cannot be used any more."""
+        """Whether the session can no longer be used."""
 
     def watch(self) -> SparkWatch:
         """Makes the watch that notices the loss of Spark while nothing calls it."""
@@ -143,7 +143,7 @@ class SparkWatch:
 
     @property
     def failure(self) -> SparkLost | None:
-        """Why Spark cannot work any more; None while it can, as far as is known."""
+        """Why Spark can no longer work; None while it can, as far as is known."""
         return None
 
     def wait_for_failure(self, seconds: float = JVM_IS_GONE_WITHIN) -> SparkLost | None:  # noqa: ARG002

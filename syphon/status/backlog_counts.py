@@ -3,7 +3,7 @@
 The counts are hints, never a proof. A request to the administration API is not a receive, but it has a cost too. The
 worker counts every queue once at the start. Later it counts once per minute the queues that have work, sooner if it
 has moved more messages than the queue held at the last count, and every five minutes those that have dead letters.
-Without the Manage claim the worker has no counts, and works all the same.
+Without the Manage claim the worker has no counts, and forwards without them.
 
 While the primary is unreachable, no slot sees the messages that senders put into the queues. Then every queue is
 counted every ten seconds, and its oldest message is peeked, which needs no Manage claim and is no receive: age, growth
@@ -74,7 +74,7 @@ class OldestMessage(NamedTuple):
     destination: str | None
     """The path that it names, if it names one."""
     then: QueueActivity
-    """What the worker had done with the queue by then. When it has moved more, this message is not there any more."""
+    """What the worker had done with the queue by then. When it has moved more, this message is gone."""
 
 
 class BacklogCounts:

@@ -18,7 +18,7 @@ from syphon.worker import BY_THE_OPERATOR
 from .snapshot import DestinationState, DestinationStatus, moment
 
 IN_A_ROW = 3
-"""Dead letters in a row after which a destination that accepted messages before is not called available any more. One
+"""Dead letters in a row after which a destination that accepted messages before no longer counts as available. One
 or two may be the fault of these messages."""
 
 
@@ -62,7 +62,7 @@ class DestinationRecord:
         left.oldest = min((each for each in (left.oldest, oldest) if each is not None), default=None)
 
     def gave_up(self, queue: str, dead_lettered: int) -> None:
-        """Takes in how many messages of a queue were dead-lettered. Those do not wait any more."""
+        """Takes in how many messages of a queue were dead-lettered. Those no longer wait."""
         more = dead_lettered - self.given_up.get(queue, 0)
         self.given_up[queue] = dead_lettered
         left = self.left.get(queue)
@@ -164,7 +164,7 @@ class DestinationHistory:
         record.backs_off_until = max(record.backs_off_until, now + backoff.seconds)
 
     def _forget(self, now: float, held: Mapping[str, str]) -> None:
-        """Drops messages not seen for long, and records beyond the bound that have nothing to report any more."""
+        """Drops messages not seen for long, and records beyond the bound that no longer have anything to report."""
         for key, record in list(self._records.items()):
             record.left = {queue: left for queue, left in record.left.items() if now - left.seen_at < SEEN_FOR}
             if key not in held and not record.left and now - record.backs_off_until > SEEN_FOR:

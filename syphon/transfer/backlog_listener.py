@@ -40,7 +40,7 @@ class Listener:
         self.name = name
         self.pair = pair
         self.heard_at = now()
-        """When the listener last turned: a watchdog looks at this."""
+        """When the listener last turned: the watchdog checks this."""
         self._now = now
         self._on_message = on_message
         self._is_paused = is_paused
@@ -109,7 +109,7 @@ class Listener:
         return "" if error is None else str(error)
 
     def fault(self, fault: SideFault) -> None:
-        """Faults a side of the pair: a pump found that it cannot be used any more."""
+        """Faults a side of the pair: a pump found that it can no longer be used."""
         self.pair.fault_side(fault)
 
     def stop(self, within: float = 5.0) -> None:

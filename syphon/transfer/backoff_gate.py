@@ -14,7 +14,7 @@ from typing import Protocol
 
 from syphon.backlog import destination_of
 from syphon.model import EntityPath, Renames, RetryPolicy
-from syphon.time_budget import LONGEST_DESTINATION_PAUSE
+from syphon.time_budget import LONGEST_DESTINATION_DELAY
 
 from .destinations import DestinationBackoff
 
@@ -70,7 +70,7 @@ class BackoffGate:
     def record(self, found: Iterable[DestinationBackoff]) -> None:
         """Remembers back-offs that a pump has found. Logs those that are new.
 
-        Each failure in a row doubles the pause (S9), and a new pump does not know of the failures before it. So a
+        Each failure in a row doubles the delay (S9), and a new pump does not know of the failures before it. So a
         failure after the end of a back-off counts as the next one, unless the destination has worked in between
         (`forget`).
         """
@@ -149,6 +149,6 @@ def _next_failure(known: DestinationBackoff, reported: DestinationBackoff) -> De
     if reported.failures > known.failures or reported.is_throttled:
         return reported
     missing = known.failures + 1 - reported.failures
-    policy = RetryPolicy(first=reported.seconds, longest=LONGEST_DESTINATION_PAUSE)
-    seconds = max(reported.seconds, policy.pause(missing))
+    policy = RetryPolicy(first=reported.seconds, longest=LONGEST_DESTINATION_DELAY)
+    seconds = max(reported.seconds, policy.delay(missing))
     return reported._replace(failures=known.failures + 1, seconds=seconds)

@@ -20,7 +20,7 @@ from syphon.model import (
     SyphonError,
     Waits,
 )
-from syphon.time_budget import CUT_OFF_RETRY_AFTER, LONGEST_DESTINATION_PAUSE, RECHECK_AFTER, RECHECK_RIGHTS_AFTER
+from syphon.time_budget import CUT_OFF_RETRY_AFTER, LONGEST_DESTINATION_DELAY, RECHECK_AFTER, RECHECK_RIGHTS_AFTER
 
 log = logging.getLogger(__name__)
 
@@ -84,9 +84,9 @@ NEXT: Mapping[Failure, tuple[type[BackingOff] | type[Rejecting], float | None]] 
     Failure.NO_RIGHT: (BackingOff, RECHECK_RIGHTS_AFTER),
     Failure.CUTTING_CONNECTION: (BackingOff, CUT_OFF_RETRY_AFTER),
 }
-"""The state that each failure leads to, from any state, and the seconds of the first pause; None: what the error says.
+"""The state that each failure leads to, from any state, and the seconds of the first delay; None: what the error says.
 When the time of a state is over, the destination is available again. In `BackingOff` each failure in a row doubles the
-pause, except the first `BUSY_IN_A_ROW` busy answers."""
+delay, except the first `BUSY_IN_A_ROW` busy answers."""
 
 
 class Breaker:
@@ -115,7 +115,7 @@ class Breaker:
         self.count_failures(because, failures)
 
     def count_failures(self, because: SyphonError, failures: int) -> None:
-        """Counts failures that another pump has met, if they are more than those known here."""
+        """Raises the failure count to another pump's, if that is higher."""
         if isinstance(because, DestinationBusy):
             self.busy_in_a_row = max(self.busy_in_a_row, failures)
             failures -= BUSY_IN_A_ROW
@@ -169,15 +169,15 @@ class Breaker:
         return Failure.NO_RIGHT if isinstance(error, NotAuthorized) else Failure.REFUSING
 
     def _enter(self, failure: Failure, error: SyphonError, now: float) -> None:
-        state, pause = NEXT[failure]
-        if pause is None:
-            pause = error.retry_after if isinstance(error, Waits) else Waits.retry_after
+        state, delay = NEXT[failure]
+        if delay is None:
+            delay = error.retry_after if isinstance(error, Waits) else Waits.retry_after
         if state is Rejecting:
-            self.state = Rejecting(now + pause, error)
+            self.state = Rejecting(now + delay, error)
         elif isinstance(error, DestinationBusy):
             self._wait_for_service(error, now)
         else:
-            self._wait(pause, error, now)
+            self._wait(delay, error, now)
 
     def _wait_for_service(self, error: DestinationBusy, now: float) -> None:
         """Backs off as long as the throttled service demands; doubles the time only if it stays busy (S9)."""
@@ -190,26 +190,26 @@ class Breaker:
             log.info("destination %s answered busy: next attempt in %.0f s", self._path, error.retry_after)
             self.state = BackingOff(now + error.retry_after, error)
 
-    def _wait(self, first_pause: float, error: SyphonError, now: float) -> None:
+    def _wait(self, first_delay: float, error: SyphonError, now: float) -> None:
         """Backs off: each failure in a row doubles the time."""
         waits = self.state if isinstance(self.state, BackingOff) else None
         if waits is None:  # else: another batch that was in flight failed too, which is no new failure
             self.failures += 1
-        pause = RetryPolicy(first=first_pause, longest=LONGEST_DESTINATION_PAUSE).pause(self.failures - 1)
+        delay = RetryPolicy(first=first_delay, longest=LONGEST_DESTINATION_DELAY).delay(self.failures - 1)
         if waits is None:
             log.warning(
                 "destination %s is backing off: %s Its messages stay in the backlog; next attempt in %.0f s",
                 self._path,
                 error,
-                pause,
+                delay,
             )
-        if waits is None or waits.until < now + pause:  # a service that requests ten seconds of quiet gets them (S5)
-            self.state = BackingOff(now + pause, error)
+        if waits is None or waits.until < now + delay:  # a service that requests ten seconds of quiet gets them (S5)
+            self.state = BackingOff(now + delay, error)
 
 
 Key = tuple[str | None, str | None]
 """Session and partition key."""
-_KEY_RETRIES = RetryPolicy(first=Waits.retry_after, longest=LONGEST_DESTINATION_PAUSE)
+_KEY_RETRIES = RetryPolicy(first=Waits.retry_after, longest=LONGEST_DESTINATION_DELAY)
 
 
 class FailingKeys:
@@ -226,7 +226,7 @@ class FailingKeys:
     def failed(self, key: Key, now: float) -> int:
         """Backs off a key that has timed out. Returns how many different keys have timed out in a row."""
         _, failures = self._until.get(key, (0.0, 0))
-        self._until[key] = now + _KEY_RETRIES.pause(failures), failures + 1
+        self._until[key] = now + _KEY_RETRIES.delay(failures), failures + 1
         self._in_a_row.add(key)
         count = len(self._in_a_row)
         if count >= FAILED_KEYS:

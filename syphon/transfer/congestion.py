@@ -27,7 +27,7 @@ SAME_EPISODE = 2.0
 """Seconds after a busy answer in which others say nothing new: they answer what was sent before the rate fell."""
 FIRST_CEILING = 25.0
 """Messages per second: the least ceiling after the first busy answer. A batch may have been larger than what a slow
-namespace takes in a second, so that hardly anything was accepted."""
+namespace accepts per second, so that hardly anything was accepted."""
 EXACT = 5
 """If fewer batches than these were accepted, the first ceiling is far too low, and the limit grows past it at once."""
 SLOWEST = 1.0
@@ -37,8 +37,8 @@ START = 0.5
 GROWTH = 0.1
 """By how much the limit grows per second."""
 KEEP_AT_LEAST = 0.7
-"""The new ceiling is at least so much of the limit: one answer must not take everything from us. What was accepted may
-be less, because another client came for a moment, or because a second is too short to count few messages."""
+"""The new ceiling is at least this share of the limit: one busy answer must not reduce it to nothing. What was
+accepted may be less: another client came for a moment, or a second is too short to count few messages."""
 FIRST_PLATEAU, FIRST_HOLD, LONGEST_HOLD = 20.0, 60.0, 600.0
 """Seconds on the plateau before a probe: when the ceiling is not exact; when it is; and the most, because each probe
 that fails doubles them."""

@@ -77,7 +77,7 @@ class Suspicion:
         """Tries the destination alone from now on, beginning with one message."""
         self.limit, self._has_answered = 1, False
 
-    def try_again(self) -> None:
+    def allow_retry(self) -> None:
         """Sends one message at a time again, because one that may cut the connection has waited long enough."""
         if self.limit is None:
             self.suspect()
@@ -136,10 +136,10 @@ class Suspicion:
     def _set_aside(self, key: MessageKey, now: float) -> None:
         """Lets a message wait that was lost alone."""
         _, times = self.waiting.get(key, (0.0, 0))
-        self.waiting[key] = now + _RETRIES.pause(times), times + 1
+        self.waiting[key] = now + _RETRIES.delay(times), times + 1
 
     def first_of(self, messages: int, failures: int) -> int | None:
-        """Which of so many messages is tried first, by its number; None if any will do.
+        """The index of the message to try first; None if any will do.
 
         Until the destination has answered, each try begins with another one. After a message was lost alone, the next
         one is far from it: its neighbours may be to blame too, and the destination must not be blamed for them.

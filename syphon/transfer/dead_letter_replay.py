@@ -204,7 +204,7 @@ class Replay(Pump):
         wall, letters = self._wall(), self._letters
         while (arrival := letters.intake.next_arrival()) is not None:
             stamps = stamps_of(arrival.payload)
-            letters.locks.learn(stamps.locked_until, wall)
+            letters.locks.update_duration(stamps.locked_until, wall)
             number = stamps.sequence_number
             if number not in self._seen:
                 self._seen.add(number)

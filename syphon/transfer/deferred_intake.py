@@ -212,7 +212,7 @@ class DeferredIntake:
         """Takes the next messages that can be received together.
 
         If a destination has accepted nothing yet, one message shows whether it does: the others would be received for
-        nothing. A message whose destination cannot take it any more is dropped: a later service finds it again.
+        nothing. A message whose destination has become unavailable is skipped: a later service finds it again.
         """
         chosen: list[DeferredMessage] = []
         size = 0
@@ -250,7 +250,7 @@ class DeferredIntake:
                 self._wait(error)
 
     def _wait(self, error: SyphonError) -> None:
-        """Scans the queue again after a pause: what could not be received is still there."""
+        """Scans the queue again after a delay: what could not be received is still there."""
         log.info("deferred messages of %s cannot be received: %s", self._node.entity, error)
         self._next = 1 if self._next is None else self._next
         self._again_at = self._now() + (error.retry_after if isinstance(error, Waits) else DEFERRED_RETRY_AFTER)

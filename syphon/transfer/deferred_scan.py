@@ -126,7 +126,7 @@ class DeferredScan:
         except DestinationBusy as busy:
             self._scan_at = now + busy.retry_after
         except Interrupted:
-            self._scan_at = now + self._backoff.pause(now - self._asked_at)
+            self._scan_at = now + self._backoff.delay(now - self._asked_at)
         except SyphonError:
             self.forget()  # the queue may have been deleted, and a new one counts from 1 again
             raise

@@ -310,7 +310,7 @@ class Destination:
         return self._messages_in_flight < share.messages and self._bytes_in_flight < share.bytes
 
     def _next_batch(self, sender: RawSender[Batch], most: int) -> Batch:
-        """The next messages to send together, at most so many.
+        """The next messages to send together, at most `most`.
 
         After a single message has failed it is one message from the middle of the largest batch: it shows whether the
         destination accepts anything at all. The messages next to the failed one may have the same fault.
@@ -502,7 +502,7 @@ class Destination:
                 results.left.append(Left(batch[0], because))
             else:
                 if until:
-                    self.suspicion.try_again()
+                    self.suspicion.allow_retry()
                 keep.append(batch)
         self._unsent.again = keep
 

@@ -23,8 +23,8 @@ IN_FLIGHT_SHARE = 0.75
 """The share of the window that may be in flight to all destinations together."""
 
 BURST = 0.25
-"""Seconds of messages that may be sent at once while the service throttles. It counts by the second, so that this much
-fits into the head-room; and a busy machine may need as long for a turn, whose messages are not to be lost."""
+"""Seconds of messages that may be sent at once while the service throttles. Congestion is measured per second, so this
+burst stays within the head-room. It also covers a slow turn of a busy machine."""
 
 
 class DestinationBackoff(NamedTuple):

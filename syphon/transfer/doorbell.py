@@ -124,7 +124,7 @@ class Doorbell:
         receiver, now = self._receiver, self._now()
         if receiver is not None and receiver.state is LinkState.LOST:
             self._receiver = None
-            self._again_at = now + self._backoff.pause(now - self._opened_at)
+            self._again_at = now + self._backoff.delay(now - self._opened_at)
             if receiver.error is not None and not isinstance(receiver.error, Interrupted):
                 raise receiver.error
         if self._receiver is None and self._receives and now >= self._again_at and connection.tokens.allow(self.queue):
@@ -135,7 +135,7 @@ class Doorbell:
     def _take(self, receiver: RawReceiver) -> Ring | None:
         """Releases the messages that are worth a ring and defers the others, also those that came after the ring."""
         if receiver.arrivals:
-            self._until = None  # a receive that brought something is over
+            self._until = None  # a receive that delivered a message has ended
             self._calm_at = self._now() + DOORBELL_CALM
         worthy = []
         while receiver.arrivals:

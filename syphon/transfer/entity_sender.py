@@ -60,7 +60,7 @@ class OutgoingMessage(MessageTransfer):
 
 _ANYWHERE, _NO_STAMPS = EntityPath.of(""), BrokerStamps()
 Refused = Callable[[OutgoingMessage, SyphonError], None]
-"""Hears of a message that the entity will never accept, and why. It may raise."""
+"""Called with each message the entity rejects permanently, and why. It may raise."""
 
 
 class EntitySender:

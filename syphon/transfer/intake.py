@@ -197,17 +197,17 @@ class Intake:
         return self._receiver is not None and self._receiver.state is LinkState.LOST
 
     def detach(self) -> RawReceiver | None:
-        """Hands the link over to the caller. The intake opens a new one after a pause."""
+        """Hands the link over to the caller. The intake opens a new one after a delay."""
         receiver, self._receiver, self._listening_since = self._receiver, None, None
         if receiver is not None and isinstance(receiver.error, Waits):
             self._wait(receiver.error)
         elif receiver is not None:
             now = self._now()
-            self._again_at = now + self._backoff.pause(now - self._opened_at)
+            self._again_at = now + self._backoff.delay(now - self._opened_at)
         return receiver
 
     def close(self) -> None:
-        """Closes the link, because the service of the queue has ended. A link that worked needs no pause afterwards."""
+        """Closes the link, because the service of the queue has ended. A link that worked needs no delay afterwards."""
         receiver, self._receiver, self._listening_since = self._receiver, None, None
         if receiver is not None:
             receiver.close()

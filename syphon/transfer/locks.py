@@ -60,7 +60,7 @@ class LockKeeper:
         self._not_before = 0.0
         """When it may ask for a renewal again, after a busy answer."""
 
-    def learn(self, locked_until: int, wall: int) -> None:
+    def update_duration(self, locked_until: int, wall: int) -> None:
         """Reads the lock duration from a message that has just arrived: the owner may have set a shorter one (P3).
 
         The end of the lock is a time of the service's clock, which may differ from ours. So impossible values are
@@ -73,7 +73,7 @@ class LockKeeper:
             self.seconds = max(left, SHORTEST_LOCK)
         self.shortest = self.seconds
 
-    def learn_least(self, locked_until: int, wall: int) -> None:
+    def raise_duration(self, locked_until: int, wall: int) -> None:
         """Reads how long a lock lasts at least, from a message that may have waited since it was locked."""
         self.shortest = max(self.shortest, min((locked_until - wall) / 1000, self.seconds))
 
@@ -104,9 +104,9 @@ class LockKeeper:
         return [each for each in self._in_flight if now - each.locked_at > least and self._may_ask(each, now)]
 
     def _may_ask(self, arrival: Arrival, now: float) -> bool:
-        """Whether to ask for a renewal now: not again too soon, and not while the message is being settled.
+        """Whether to ask for a renewal now: not before the retry interval, and not while the message is being settled.
 
-        A message that was just settled has no lock any more, and one lost lock makes the service refuse all others. If
+        A message that was just settled no longer has a lock, and one lost lock makes the service refuse all others. If
         the answer to the settlement does not come, the message is still in the queue, and needs its lock.
         """
         asked = max(arrival.renewal_asked_at, arrival.link.settling_since(arrival) or 0.0)

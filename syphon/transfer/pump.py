@@ -77,7 +77,7 @@ class Sides:
         self.secondary = secondary
         self.primary = primary
         self.fault: Faulted | None = None
-        """Why the primary cannot be used any more, if it cannot."""
+        """Why the primary can no longer be used, if it cannot."""
         self.late_since: float | None = None
         """The time of the last read but one, if that was long ago: what was read last may have waited since then."""
         self._now = now
@@ -277,7 +277,7 @@ class Pump:
         return queue.reason_to_end(now)
 
     def _end(self, queue: QueueTransfer, reason: Ended) -> None:
-        """Ends the service of a queue. After a reason that concerns the queue alone its messages in flight are sent.
+        """Ends the service of a queue. If only this queue ended, its unsent messages are still sent.
 
         So are those that are paced at the end of the lease: the next pump would have to receive them again.
         """
@@ -514,7 +514,7 @@ class Pump:
             else:
                 queue.dead_letter(arrival, restored.reason.value, restored.description)
             return
-        queue.locks.learn(restored.stamps.locked_until, wall)
+        queue.locks.update_duration(restored.stamps.locked_until, wall)
         transfer = MessageTransfer(queue, arrival, restored, len(arrival.payload))
         queue.unsettled.add(transfer)
         if queue.order is not None:

@@ -73,7 +73,7 @@ class QueueTransfer:
         self._was_busy = self._was_request_refused = False
         """The service has answered busy since the pump last asked: to the queue's link, or to a request about locks."""
         self.locked_before = 0.0
-        """A message that was last locked before then must not be sent any more."""
+        """A message that was last locked before then must no longer be sent."""
         self._namespace = namespace
         self._options = options
         self._now = now
@@ -170,7 +170,7 @@ class QueueTransfer:
         return self.intake.next_arrival() or self.deferred.next_arrival()
 
     def grant(self, credit: int) -> None:
-        """Receives at most so many messages, deferred ones first."""
+        """Receives at most `credit` messages, deferred ones first."""
         now, connection = self._now(), self._namespace.connection()
         if self.counters.in_flight >= SHALLOW:
             self._deep_at = now
@@ -204,7 +204,7 @@ class QueueTransfer:
         """
         wall = self._wall()
         for payload in self.intake.payloads():
-            self.locks.learn_least(stamps_of(payload).locked_until, wall)
+            self.locks.raise_duration(stamps_of(payload).locked_until, wall)
         self.intake.allow_for_stall(since, self.locks.shortest)
 
     def check_locks(self, connection: Connection | None, now: float, next_check: float) -> None:
@@ -234,7 +234,7 @@ class QueueTransfer:
         if arrival.link.state is not LinkState.OPEN:
             self.unsettled.finish(arrival, Result.LEFT, f"{reason}: {description}")
             return
-        self.unsettled.note(arrival, f"{reason}: {description}")
+        self.unsettled.remember_reason(arrival, f"{reason}: {description}")
         arrival.link.dead_letter(arrival, reason, description[:4096])
 
     def abandon(self, arrival: Arrival, why: str) -> None:
@@ -243,7 +243,7 @@ class QueueTransfer:
             self.unsettled.finish(arrival, Result.LEFT, f"{why} Its link was lost.")
             return
         self.intake.drain()
-        self.unsettled.note(arrival, why)
+        self.unsettled.remember_reason(arrival, why)
         arrival.link.release(arrival)
 
     def leave(self, transfer: MessageTransfer, error: SyphonError) -> None:
@@ -258,7 +258,7 @@ class QueueTransfer:
             self.unsettled.finish(arrival, Result.LEFT, str(error))
             return
         self.deferred.waiting.add(transfer.restored.destination.key)
-        self.unsettled.note(arrival, str(error))
+        self.unsettled.remember_reason(arrival, str(error))
         arrival.link.defer(arrival)
 
     def skip(self, arrival: Arrival) -> None:

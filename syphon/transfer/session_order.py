@@ -126,7 +126,7 @@ class OrderedSessions:
         return count
 
     def held(self, most: int) -> Callable[[MessageTransfer], bool] | None:
-        """Which messages to leave in the backlog, so that at most so many wait for messages that are not in flight."""
+        """Which messages to leave in the backlog, so that at most `most` wait for messages that are not in flight."""
         held = set(self._held_sessions())
         if sum(self._received[key] for key in held) <= most:
             return None

@@ -60,7 +60,7 @@ class Unsettled:
     ) -> None:
         self.counters = PumpCounters()
         self.follows_a_kill = False
-        """Whether a slot of the queue was killed. It may have forwarded what is redelivered now."""
+        """Whether a slot of the queue was killed. The killed slot may already have forwarded redelivered messages."""
         self.transfers: dict[Arrival, MessageTransfer | None] = {}
         """The messages in flight, oldest first. None: the message cannot be forwarded and only waits to be settled."""
         self.order: OrderedSessions | None = None
@@ -95,7 +95,7 @@ class Unsettled:
                 older.redelivered = True
             self.by_number[number] = transfer
 
-    def note(self, arrival: Arrival, reason: str) -> None:
+    def remember_reason(self, arrival: Arrival, reason: str) -> None:
         """Keeps the reason of a settlement until the service has confirmed the settlement."""
         self._reasons[arrival] = reason
 

@@ -135,7 +135,7 @@ class Unsent:
         """Messages that had to wait for others may be sent."""
 
     def next_batch(self, sender: RawSender[Batch], most: int, from_the_middle: bool = False) -> Batch:
-        """The next messages to send together, at most so many; empty if waiting for more is better.
+        """The next messages to send together, at most `most`; empty if waiting for more is better.
 
         With `from_the_middle` a batch to send again gives only one message, which is from the middle of the largest.
         """

@@ -144,7 +144,7 @@ class ReceiveLimit:
         return room
 
     def return_unused(self, queue: str, received: int) -> None:
-        """Takes back what a queue may still receive: its service has ended, and it has no credit any more."""
+        """Takes back what a queue may still receive: its service has ended, and it no longer has credit."""
         if self._left is not None and queue in self._shares:
             self._left += self._shares.pop(queue) - received
 

@@ -1,7 +1,7 @@
 """One pair of a running worker: it finds or creates the backlog queues, and connects the listener to the dispatcher.
 
 The listener notices that a queue has messages, and rings. The dispatcher hands the queue to a slot, which serves it
-until it is quiet. Then the doorbell of the queue is armed again.
+until no message arrives for `quiet` seconds. Then the doorbell of the queue is armed again.
 
 A pair that faults is closed (C1, C2), and set up again later with a new listener and a new dispatcher. Other pairs are
 not affected.
@@ -24,10 +24,10 @@ from syphon.time_budget import (
     BACKSTOP,
     DISPATCHER_TURN,
     FIRST_JOB_RETRY,
-    FIRST_SET_UP_PAUSE,
+    FIRST_SET_UP_DELAY,
     LINGER,
     LONGEST_JOB_RETRY,
-    LONGEST_SET_UP_PAUSE,
+    LONGEST_SET_UP_DELAY,
     PROVEN_AFTER,
 )
 from syphon.transfer import DestinationBackoff, Listener, PumpOptions
@@ -110,7 +110,7 @@ class PairWorker:
         self._open_pair = open_pair
         self._over = runtime.event()
         self._hurry = runtime.event()
-        self._retry = FIRST_SET_UP_PAUSE
+        self._retry = FIRST_SET_UP_DELAY
         self._thread = runtime.thread(self._run, f"pair {settings.name}")
 
     @property
@@ -214,11 +214,11 @@ class PairWorker:
     def _record_fault(self, cause: SideFault) -> None:
         now, before = self._now(), self.fault
         self.fault = PairFault(cause, before.since if before else now, self._retry, now + self._retry)
-        self._retry = min(2 * self._retry, LONGEST_SET_UP_PAUSE)
+        self._retry = min(2 * self._retry, LONGEST_SET_UP_DELAY)
         self._hurry.clear()
 
     def _record_recovery(self) -> None:
-        fault, self.fault, self._retry = self.fault, None, FIRST_SET_UP_PAUSE
+        fault, self.fault, self._retry = self.fault, None, FIRST_SET_UP_DELAY
         if fault is not None:
             lasted = duration(round(self._now() - fault.since))
             log.info("%s: the pair has recovered after %s", self.settings.name, lasted)

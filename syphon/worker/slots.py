@@ -144,7 +144,7 @@ class SlotBudget:
     # --- while Spark starts and stops --------------------------------------------------------------------------------
 
     def open(self, most: int) -> None:
-        """Spark runs: so many slots may run at once."""
+        """Spark runs: sets how many slots may run at once."""
         with self._lock:
             self._most = most
 

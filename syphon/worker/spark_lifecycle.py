@@ -2,7 +2,7 @@
 
     Stopped ──a pair waits for a slot──► Starting ──► Running ──no job for idle_shutdown──► Stopping ──► Stopped
                                           ▲    │         │                                  (a waiting pair: Starting)
-                 the pause is over        │    ▼         ▼
+                 the delay is over        │    ▼         ▼
                                           └─ BackingOff: Spark did not start, or was lost
 
 Pairs ask the slot budget for slots, and get none while Spark does not run. So no ring is lost, whatever Spark does: its
@@ -58,7 +58,7 @@ class SparkEvent(Enum):
     """What happens to Spark."""
 
     WANTED = auto()
-    """A pair waits for a slot, and no pause is left."""
+    """A pair waits for a slot, and no delay remains."""
     STARTED = auto()
     NOT_STARTED = auto()
     IDLE = auto()
@@ -274,11 +274,11 @@ class SparkLifecycle:
     def _fail(self, event: SparkEvent, error: Exception) -> None:
         """Backs off. The error stays in view until Spark has started again."""
         text = str(error) if isinstance(error, SyphonError) else f"{type(error).__name__}: {first_line(str(error))}"
-        pause, now = self._retries.pause(self._failures), self._now()
+        delay, now = self._retries.delay(self._failures), self._now()
         self._failures += 1
         since = now if self.view.failing_since is None else self.view.failing_since
-        self.view = SparkView(NEXT[self.view.state, event], now, text, since, now + pause)
-        log.error("%s Messages stay in the backlog; starting Spark again in %s.", _sentence(text), duration(pause))
+        self.view = SparkView(NEXT[self.view.state, event], now, text, since, now + delay)
+        log.error("%s Messages stay in the backlog; starting Spark again in %s.", _sentence(text), duration(delay))
 
     def _happened(self, event: SparkEvent) -> None:
         view = self.view

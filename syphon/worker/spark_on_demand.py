@@ -116,7 +116,7 @@ class StartedSpark:
         rate: float | None = None,
         job: str = "",
     ) -> JobResult:
-        """Runs a job. One whose Spark is lost is put on record all the same: the worker goes on."""
+        """Runs a job. One whose Spark is lost is recorded too, and the worker continues."""
         job = job or new_job()
         try:
             return self.jobs.run(pair, queues, options, backing_off, rate=rate, job=job)

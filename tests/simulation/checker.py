@@ -68,7 +68,7 @@ BESIDE_A_FRAGMENT = 10.0
 """Seconds within which a message arrives beside a fragment that is down."""
 BESIDE_DEAD = 5.0
 """Seconds within which a message arrives beside destinations that accept nothing."""
-FIRST_SET_UP_PAUSE, LONGEST_SET_UP_PAUSE = 30.0, 300.0
+FIRST_SET_UP_DELAY, LONGEST_SET_UP_DELAY = 30.0, 300.0
 """Seconds from a fault of a pair until it is set up again. Each further fault doubles the first ones."""
 SLOWEST_CLOCK = 0.98
 PING_ID = "ping"
@@ -403,7 +403,7 @@ class Checker:
         if count and not self.incident.ends_the_pair:
             self.fail("not isolated: a pair without a fault is set up again")
         elif count:
-            pause = min(LONGEST_SET_UP_PAUSE, FIRST_SET_UP_PAUSE * 2 ** (count - 1))
+            pause = min(LONGEST_SET_UP_DELAY, FIRST_SET_UP_DELAY * 2 ** (count - 1))
             if now - self._set_ups[-1] < pause * SLOWEST_CLOCK:
                 self.fail(f"set up again after {now - self._set_ups[-1]:.1f} s, and not after {pause:.0f} s")
         self._set_ups.append(now)
@@ -426,7 +426,7 @@ class Checker:
             undisturbed = (2 if incident.mode is Mode.DRAIN else 1) * (UNDISTURBED + self._opening_links())
             return undisturbed + self._starting_spark()
         if incident.mode is not Mode.PUMP:
-            set_up = LONGEST_SET_UP_PAUSE if incident.mode is Mode.PAIRS and incident.ends_the_pair else 0.0
+            set_up = LONGEST_SET_UP_DELAY if incident.mode is Mode.PAIRS and incident.ends_the_pair else 0.0
             ordered = LONGEST_PAUSE + 2 * incident.lock if incident.keeps_order else 0.0
             return set_up + ordered + LONGEST_PAUSE + 3 * incident.lock + 30.0 + self._starting_spark()
         if incident.keeps_order:  # a message may wait for one that waits

@@ -16,7 +16,7 @@ from syphon.servicebus import Connection, Namespace
 from syphon.servicebus.cbs_tokens import Tokens
 from syphon.servicebus.sdk_sockets import OpenSocket
 from syphon.servicebus.wire_session import Wire
-from syphon.time_budget import IDLE_TIMEOUT, LONGEST_RECONNECT_PAUSE, OPEN_WITHIN
+from syphon.time_budget import IDLE_TIMEOUT, LONGEST_RECONNECT_DELAY, OPEN_WITHIN
 
 from .network import Link
 from .scheduler import EPOCH
@@ -140,7 +140,7 @@ class Opening:
 def simulated_namespace(
     process: SimulatedProcess,
     name: str,
-    longest_pause: float = LONGEST_RECONNECT_PAUSE,
+    longest_delay: float = LONGEST_RECONNECT_DELAY,
     open_within: float = OPEN_WITHIN,
 ) -> Namespace:
     """The product's namespace. It opens its connections in virtual time."""
@@ -156,7 +156,7 @@ def simulated_namespace(
         assert result is not None  # the opening is over
         raise result
 
-    return Namespace(name, connect, process.clock.now, longest_pause=longest_pause, begin=begin)
+    return Namespace(name, connect, process.clock.now, longest_delay=longest_delay, begin=begin)
 
 
 def connect_and_wait(process: SimulatedProcess, name: str) -> Connection:

@@ -574,7 +574,7 @@ def ends_all_pairs_because_of_a_bad_one() -> Iterator[None]:
 
 @mistake_in(Mode.PAIRS, kind=Kind.GONE)
 def sets_a_bad_pair_up_again_without_a_pause() -> Iterator[None]:
-    with replaced(syphon.worker.pair_worker, "FIRST_SET_UP_PAUSE", 0.5):
+    with replaced(syphon.worker.pair_worker, "FIRST_SET_UP_DELAY", 0.5):
         yield
 
 

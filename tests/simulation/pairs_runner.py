@@ -13,7 +13,7 @@ from syphon.control.protocol import HandOver
 from syphon.model import SyphonError
 from syphon.servicebus import Pair
 from syphon.spark.jobs import JobResult
-from syphon.time_budget import NOTICING_PAUSE
+from syphon.time_budget import NOTICING_DELAY
 from syphon.transfer import DestinationBackoff, PumpOptions
 from syphon.worker import SparkLifecycle, Worker
 
@@ -113,7 +113,7 @@ class WorkerOfPairs:
         world.checkers[name].set_up()
         pair = Pair(
             *(
-                simulated_namespace(self.process, side, NOTICING_PAUSE, LISTENER_OPENS_WITHIN)
+                simulated_namespace(self.process, side, NOTICING_DELAY, LISTENER_OPENS_WITHIN)
                 for side in (name, secondary_of(name))
             )
         )

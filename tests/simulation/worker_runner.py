@@ -9,7 +9,7 @@ from syphon.control.protocol import HandOver
 from syphon.model import SessionOrder
 from syphon.servicebus import Pair
 from syphon.spark.jobs import JobResult
-from syphon.time_budget import BACKSTOP, DISPATCHER_TURN, LINGER, NOTICING_PAUSE
+from syphon.time_budget import BACKSTOP, DISPATCHER_TURN, LINGER, NOTICING_DELAY
 from syphon.transfer import DestinationBackoff, Listener, PumpOptions
 from syphon.worker.dispatcher import Dispatcher
 from syphon.worker.pausable_gate import PausableGate
@@ -46,8 +46,8 @@ class SimulatedWorker:
         self.is_stopping = False
         self.lease = incident.lease or 60.0
         self.pair = Pair(
-            simulated_namespace(driver, "contoso", NOTICING_PAUSE, LISTENER_OPENS_WITHIN),
-            simulated_namespace(driver, "contoso-dr", NOTICING_PAUSE, LISTENER_OPENS_WITHIN),
+            simulated_namespace(driver, "contoso", NOTICING_DELAY, LISTENER_OPENS_WITHIN),
+            simulated_namespace(driver, "contoso-dr", NOTICING_DELAY, LISTENER_OPENS_WITHIN),
         )
         self.listener = Listener(
             "contoso",

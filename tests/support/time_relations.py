@@ -78,10 +78,10 @@ RELATIONS = (
     Relation(("SEND_ANSWER_WITHIN", "LATEST_ANSWER"), "A silent destination closes its link, not the connection"),
     Relation(("LISTENER_TICK", "IDLE_TIMEOUT / 4"), "Heartbeats leave before the peer counts the connection as broken"),
     Relation(("DOORBELL_CHECK_EVERY", "LONG_POLL / 10"), "A deaf doorbell is found early in its poll"),
-    Relation(("NOTICING_PAUSE + HANDSHAKE_WITHIN", "end of an outage is noticed"), "The promise of D16"),
+    Relation(("NOTICING_DELAY + HANDSHAKE_WITHIN", "end of an outage is noticed"), "The promise of D16"),
     Relation(("OPEN_WITHIN", "FIRST_OPENING_WITHIN", "GIVE_UP_OPENING_AFTER"), "A first opening ends by its own limit"),
     Relation(
-        ("SEND_ANSWER_WITHIN", "LONGEST_DESTINATION_PAUSE", "SEEN_FOR"), "A waiting message counts until its retry"
+        ("SEND_ANSWER_WITHIN", "LONGEST_DESTINATION_DELAY", "SEEN_FOR"), "A waiting message counts until its retry"
     ),
     Relation(
         ("REPORT_EVERY", "LONGEST_HOLD", "REPORT_ANSWER_WITHIN", "DRIVER_SILENCE", "SLOT_SHARES_FOR"),

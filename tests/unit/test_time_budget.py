@@ -14,7 +14,7 @@ from tests.support.tools import ROOT
 
 OF_THEIR_OWN = ("control/shutdown_budget.py", "transfer/congestion.py", "spark/jvm_archive.py")
 """Modules that are a time budget themselves, or tune a control loop."""
-A_WAIT = re.compile(r"(WITHIN|EVERY|AFTER|TIMEOUT|PATIENCE|INTERVAL|GRACE|PAUSE|TURN|TICK|SILENCE|QUIET)$")
+A_WAIT = re.compile(r"(WITHIN|EVERY|AFTER|TIMEOUT|PATIENCE|INTERVAL|GRACE|DELAY|TURN|TICK|SILENCE|QUIET)$")
 
 
 @pytest.mark.parametrize("relation", RELATIONS, ids=lambda relation: " < ".join(relation.chain))

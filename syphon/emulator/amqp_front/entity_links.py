@@ -238,17 +238,17 @@ class OutgoingEntityLink(OutgoingLink):
                 self.detach(fault.refusal())
                 return False
             if fault.action is Action.DELAY:
-                self._try_again(round(fault.seconds * 1000), excused=True)
+                self._retry(round(fault.seconds * 1000), excused=True)
                 return False
             self._next_fault = fault
         try:
             self.namespace.faults.charge(1)
         except ServerBusy:
-            self._try_again(1000 - self._clock.now() % 1000, excused=False)
+            self._retry(1000 - self._clock.now() % 1000, excused=False)
             return False
         return True
 
-    def _try_again(self, delay: int, excused: bool) -> None:
+    def _retry(self, delay: int, excused: bool) -> None:
         def again() -> None:
             self._excused = excused
             if not self.is_closed and self.credit > 0:

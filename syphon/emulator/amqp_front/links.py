@@ -65,7 +65,7 @@ class AmqpLink:
         raise NotImplementedError
 
     def recheck_rights(self) -> None:
-        """Detaches the link if no valid token covers it any more."""
+        """Detaches the link if its token is no longer valid."""
 
     def recheck(self) -> None:
         """Detaches the link if the changed entity does not allow it."""

@@ -138,7 +138,7 @@ def _settings(entity: EntityDescription, tier: Tier) -> None:
 
 _DURATIONS: dict[str, tuple[Millis, Millis, str]] = {
     "lock_duration": (5 * SECOND, 5 * MINUTE, "5 seconds to 5 minutes"),
-    "default_message_time_to_live": (SECOND, FOREVER, "a second or more"),
+    "default_message_time_to_live": (SECOND, FOREVER, "one second or more"),
     "duplicate_detection_history_time_window": (20 * SECOND, 7 * DAY, "20 seconds to 7 days"),
     "auto_delete_on_idle": (5 * MINUTE, FOREVER, "5 minutes or more"),
 }

@@ -50,7 +50,8 @@ class MessageStore:
         return found
 
     def peek_page(self, sequence: int, count: int, session_id: str | None = None) -> list[BrokeredMessage]:
-        """The same from one fragment: a partitioned entity may return fewer messages than asked for, and have more."""
+        """The same from one fragment: a partitioned entity may return fewer messages than requested, although it has
+        more."""
         found = self.peek(sequence, count, session_id)
         return [message for message in found if message.fragment == found[0].fragment]
 

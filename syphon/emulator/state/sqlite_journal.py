@@ -5,7 +5,7 @@ for it. In WAL mode a committed transaction is with the operating system, so kil
 the last moments: this is a development server, and waiting for the disk on every send would make it slow.
 
 When a transaction cannot be written (for example because the disk is full), no acknowledgement that waits for it is
-sent. The journal keeps its changes and tries again, so that memory and disk agree as soon as there is room.
+sent. The journal keeps its changes and retries, so that memory and disk agree as soon as there is room.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ class SqliteJournal:
         first = self.write_error is None
         self.write_error = f"The emulator cannot write its state to {self._file}: {error}."
         if first:
-            consequence = "It acknowledges nothing until the write succeeds, and tries again every second."
+            consequence = "It acknowledges nothing until the write succeeds, and retries once per second."
             log.error("%s %s", self.write_error, consequence)
         with self.on_write_error(self.write_error):
             for _, failed in waiting:

@@ -180,7 +180,7 @@ class QueueDrain:
 
         An empty queue has already been counted, unless the last peek failed.
         """
-        if self.state is DrainState.NOT_THERE:
+        if self.state is DrainState.MISSING:
             self.remaining = self.others = 0
             return
         if self.state is DrainState.EMPTY and not self.error:

@@ -29,7 +29,7 @@ class DrainState(StrEnum):
     """A peek has proven that no matching message is left."""
     MORE_CAME = "more came"
     """It was empty. Messages that arrived while other queues were drained are left in the backlog."""
-    NOT_THERE = "not there"
+    MISSING = "missing"
     STUCK = "stuck"
     """Nothing has moved for longer than the patience of the drain."""
     LIMIT = "limit reached"
@@ -80,7 +80,7 @@ TRANSITIONS: Mapping[tuple[DrainState, DrainEvent], DrainState] = {
     **_from(OPEN, DrainEvent.HELD_UP, DrainState.WAITING),
     **_from(OPEN, DrainEvent.NOTHING_FOUND, DrainState.SETTLING),
     **_from(OPEN | {DrainState.EMPTY, DrainState.MORE_CAME}, DrainEvent.PROVEN_EMPTY, DrainState.EMPTY),
-    **_from(OPEN | {DrainState.EMPTY}, DrainEvent.MISSING, DrainState.NOT_THERE),
+    **_from(OPEN | {DrainState.EMPTY}, DrainEvent.MISSING, DrainState.MISSING),
     (DrainState.SETTLING, DrainEvent.MESSAGES_FOUND): DrainState.CHECKING,
     (DrainState.EMPTY, DrainEvent.MESSAGES_FOUND): DrainState.CHECKING,
     (DrainState.CHECKING, DrainEvent.LATE_MESSAGES): DrainState.MORE_CAME,

@@ -127,12 +127,12 @@ class DrainResult:
 
     @property
     def is_empty(self) -> bool:
-        return all(queue.state in (DrainState.EMPTY, DrainState.NOT_THERE) for queue in self.queues)
+        return all(queue.state in (DrainState.EMPTY, DrainState.MISSING) for queue in self.queues)
 
     @property
     def absent(self) -> tuple[str, ...]:
         """Pairs without any of their queues: the backlog may be empty, or this may be the wrong namespace."""
-        there = {queue.pair.name for queue in self.queues if queue.state is not DrainState.NOT_THERE}
+        there = {queue.pair.name for queue in self.queues if queue.state is not DrainState.MISSING}
         return tuple(dict.fromkeys(queue.pair.name for queue in self.queues if queue.pair.name not in there))
 
 
@@ -164,8 +164,8 @@ def waiting_destinations(result: DrainResult) -> list[WaitingDestination]:
     found = []
     for pair, ours in groupby(result.queues, key=lambda queue: queue.pair.name):
         queues = list(ours)
-        known = _known(queues)
-        left = _left(queues) if known else None
+        known = _unavailable(queues)
+        left = _count_by_destination(queues) if known else None
         for destination in known:
             messages = destination.left if left is None else left[EntityPath.of(destination.path).key]
             if messages:
@@ -183,7 +183,7 @@ def waiting_destinations(result: DrainResult) -> list[WaitingDestination]:
     return sorted(found, key=lambda waiting: (-waiting.left, waiting.pair, waiting.path))
 
 
-def _known(queues: Iterable[QueueDrain]) -> tuple[DestinationBackoff, ...]:
+def _unavailable(queues: Iterable[QueueDrain]) -> tuple[DestinationBackoff, ...]:
     """The destinations of one pair that back off.
 
     If a queue is stuck, a destination whose back-off has just ended counts as well: nothing has moved since it failed,
@@ -193,7 +193,7 @@ def _known(queues: Iterable[QueueDrain]) -> tuple[DestinationBackoff, ...]:
     return backoffs.failing() if any(queue.state is DrainState.STUCK for queue in queues) else backoffs.backing_off()
 
 
-def _left(queues: Iterable[QueueDrain]) -> Counter[str] | None:
+def _count_by_destination(queues: Iterable[QueueDrain]) -> Counter[str] | None:
     """Matching messages by destination; None if a queue could not be peeked."""
     counts: Counter[str] = Counter()
     for queue in queues:

@@ -386,7 +386,7 @@ def test_tries_and_pauses_can_be_set(here: Site, administration: Administration)
     planned = plan(administration, names(2))
     here.arm(Fault(Action.REFUSE, Operation.MANAGE, entity=ONE))
     sleep = Sleep()
-    provision(administration, planned, sleep=sleep, attempts=5, pause=2)
+    provision(administration, planned, sleep=sleep, attempts=5, delay=2)
     assert sleep.pauses == [2, 2, 2, 2]
 
 

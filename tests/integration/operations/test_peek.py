@@ -164,7 +164,7 @@ def test_a_throttled_namespace_is_asked_again_later(bench: Bench) -> None:  # S5
     busy = Fault(Action.ERROR, Operation.MANAGE, FIRST, condition="com.microsoft:server-busy", times=1)
     bench.emulator.call(lambda: bench.secondary.faults.add(busy))
     with bench.connection() as connection:
-        assert len(list(peek(connection, FIRST, busy_pause=0.1))) == 3
+        assert len(list(peek(connection, FIRST, busy_delay=0.1))) == 3
     assert busy.struck == 1
 
 
@@ -208,7 +208,7 @@ def test_pages_end_at_a_number_and_are_requested_ahead(bench: Bench) -> None:
 def test_a_throttled_page_that_was_requested_ahead_is_requested_again(bench: Bench) -> None:  # S5
     bench.put(*(aliased(f"{number}", "orders") for number in range(100)))
     with bench.connection() as connection:
-        pages = peek_pages(connection, FIRST, busy_pause=0.01)
+        pages = peek_pages(connection, FIRST, busy_delay=0.01)
         first = next(pages)
         busy = Fault(Action.ERROR, Operation.MANAGE, FIRST, condition="com.microsoft:server-busy", times=1)
         bench.emulator.call(lambda: bench.secondary.faults.add(busy))

@@ -106,7 +106,7 @@ def test_where_the_return_must_be_noticed_the_pauses_stay_short() -> None:  # D1
         tried.append(clock)
         raise DestinationUnreachable("contoso: connection refused")
 
-    namespace = Namespace("contoso", connect, lambda: clock, longest_pause=3.0)
+    namespace = Namespace("contoso", connect, lambda: clock, longest_delay=3.0)
     for pause in (1, 2, 3, 3, 3):
         try_once(namespace, tried)
         clock += pause
@@ -124,7 +124,7 @@ def test_a_try_that_took_long_has_waited_already() -> None:  # D16
         clock += 2.5
         raise DestinationUnreachable("contoso: no answer within 2.5 s")
 
-    namespace = Namespace("contoso", connect, lambda: clock, longest_pause=3.0)
+    namespace = Namespace("contoso", connect, lambda: clock, longest_delay=3.0)
 
     def has_tried(times: int) -> bool:
         return namespace.connection() is None and len(tried) == times and opening() == 0
@@ -145,7 +145,7 @@ def test_a_pause_that_the_service_demands_is_kept_even_if_pauses_are_short() -> 
         tried.append(clock)
         raise DestinationBusy
 
-    namespace = Namespace("contoso", connect, lambda: clock, longest_pause=3.0)
+    namespace = Namespace("contoso", connect, lambda: clock, longest_delay=3.0)
     try_once(namespace, tried)
     clock += 9.9
     assert namespace.connection() is None

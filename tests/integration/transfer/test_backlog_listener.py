@@ -116,7 +116,7 @@ def test_queues_whose_own_connection_cannot_be_opened_say_so(
         return Connection(client, other)
 
     secondary = namespaces.namespace("contoso-dr", BACKLOG)
-    monkeypatch.setattr(secondary, "another", lambda: Namespace("contoso-dr", connect, longest_pause=0.1))
+    monkeypatch.setattr(secondary, "another", lambda: Namespace("contoso-dr", connect, longest_delay=0.1))
     listener = Listener(
         "contoso",
         Pair(namespaces.namespace("contoso", ""), secondary),

@@ -11,7 +11,7 @@ from syphon.emulator import Kind, Outage
 from syphon.servicebus.connection import Connection
 from syphon.servicebus.namespace import Namespace
 from syphon.servicebus.pair import Pair
-from syphon.time_budget import HANDSHAKE_WITHIN, NOTICING_PAUSE
+from syphon.time_budget import HANDSHAKE_WITHIN, NOTICING_DELAY
 from syphon.transfer import backlog_listener as listening_module
 from syphon.transfer.backlog_listener import Listener
 from syphon.transfer.deferred_scan import Ring
@@ -52,7 +52,7 @@ class Listening:
                 self.tries.append(now())
             return Connection(client, entity, now=now, handshake_within=HANDSHAKE_WITHIN)
 
-        return Namespace(name, connect, now, longest_pause=NOTICING_PAUSE)
+        return Namespace(name, connect, now, longest_delay=NOTICING_DELAY)
 
     @property
     def primary(self) -> Namespace:
@@ -138,7 +138,7 @@ def test_the_return_is_noticed_within_five_seconds_after_hours(here: Listening) 
         here.advance(5)
     assert len(here.tries) >= tries + 10
     here.outage(None)
-    here.advance(NOTICING_PAUSE)
+    here.advance(NOTICING_DELAY)
     assert here.primary.is_connected
 
 
@@ -193,5 +193,5 @@ def test_a_peer_that_accepts_and_is_silent_does_not_hold_up_the_next_try(
         eventually(lambda: here.primary.error is not None)
         assert f"no answer within {HANDSHAKE_WITHIN:g} s" in str(here.primary.error)
         here.outage(None)
-        here.advance(NOTICING_PAUSE)
+        here.advance(NOTICING_DELAY)
         assert here.primary.is_connected

@@ -172,8 +172,8 @@ def scene(
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A faulted pair is set up again soon."""
-    monkeypatch.setattr(pair_worker, "FIRST_SET_UP_PAUSE", 0.2)
-    monkeypatch.setattr(pair_worker, "LONGEST_SET_UP_PAUSE", 1.0)
+    monkeypatch.setattr(pair_worker, "FIRST_SET_UP_DELAY", 0.2)
+    monkeypatch.setattr(pair_worker, "LONGEST_SET_UP_DELAY", 1.0)
     monkeypatch.setattr(pair_worker, "PROVEN_AFTER", 0.1)
 
 

@@ -10,7 +10,7 @@ import pytest
 from syphon.control.protocol import SlotOrder, SlotReport
 from syphon.control.reporter import MOST_ROWS, DriverUnreachable, Reporter
 from syphon.servicebus import Runtime
-from syphon.time_budget import DRIVER_SILENCE, REPORT_EVERY, SHORTEST_REPORT_PAUSE
+from syphon.time_budget import DRIVER_SILENCE, REPORT_EVERY, SHORTEST_REPORT_DELAY
 
 
 class Driver:
@@ -105,7 +105,7 @@ def test_a_slot_reports_once_a_second() -> None:
 
 def test_a_slot_that_awaits_queues_lets_the_driver_hold_its_answers_and_asks_again_at_once() -> None:  # S10
     driver = Driver(awaits_queues=True)
-    assert driver.turn(4) == [SHORTEST_REPORT_PAUSE] * 4
+    assert driver.turn(4) == [SHORTEST_REPORT_DELAY] * 4
     assert driver.holds == [REPORT_EVERY] * 4
 
 
@@ -114,7 +114,7 @@ def test_a_driver_that_is_silent_or_has_said_stop_is_not_flooded(answer: SlotOrd
     """It holds no answers then, so nothing but the pause keeps the slot from asking twenty times per second."""
     driver = Driver(awaits_queues=True)
     driver.answers = [answer] * 3
-    assert driver.turn(4) == [REPORT_EVERY] * 3 + [SHORTEST_REPORT_PAUSE]
+    assert driver.turn(4) == [REPORT_EVERY] * 3 + [SHORTEST_REPORT_DELAY]
 
 
 def test_a_slot_stops_when_it_has_heard_nothing_for_five_seconds() -> None:  # X7

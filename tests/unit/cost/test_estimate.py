@@ -114,7 +114,7 @@ def test_its_constants_are_those_of_the_transfer() -> None:
     assert PairOptions().ping_primary_interval == timedelta(seconds=estimate.PING_EVERY)
     assert (estimate.LONG_POLL, estimate.DESTINATION_RETRIES.longest) == (
         time_budget.LONG_POLL,
-        time_budget.LONGEST_DESTINATION_PAUSE,
+        time_budget.LONGEST_DESTINATION_DELAY,
     )
     assert time_budget.RECHECK_AFTER == DestinationFull.retry_after == estimate.DESTINATION_RETRIES.first
     assert estimate.PEEK_PAGE == PAGE

@@ -37,7 +37,7 @@ def result(*queues: tuple[str, DrainState], others: int = 0, moved: Totals = Tot
     return DrainResult(tuple(found), 1.0)
 
 
-EMPTY, AWAY = DrainState.EMPTY, DrainState.NOT_THERE
+EMPTY, AWAY = DrainState.EMPTY, DrainState.MISSING
 
 
 @pytest.mark.parametrize("queues", [[("a", EMPTY)], [("a", EMPTY), ("a", AWAY)], [("a", EMPTY), ("b", EMPTY)]])

@@ -102,13 +102,13 @@ def test_a_message_that_is_lost_alone_again_says_nothing_new_about_its_destinati
     suspicion = suspected()
     for _ in range(5):
         assert suspicion.lost([FIRST], NOW, has_failed=False) is Verdict.MESSAGE
-        suspicion.try_again()
+        suspicion.allow_retry()
 
 
 def test_a_message_that_has_waited_does_not_clear_a_destination_that_has_answered_nothing_since() -> None:  # S3
     suspicion = suspected()
     suspicion.lost([FIRST], NOW, has_failed=False)
-    suspicion.try_again()
+    suspicion.allow_retry()
     assert suspicion.lost([SECOND], NOW, has_failed=False) is Verdict.DESTINATION
 
 
@@ -142,17 +142,17 @@ def test_messages_that_have_waited_are_no_proof_against_their_destination_howeve
     for key in (FIRST, SECOND, THIRD):
         suspicion.lost([key], NOW, has_failed=False)
     for key in (FIRST, SECOND, THIRD) * 2:
-        suspicion.try_again()
+        suspicion.allow_retry()
         assert suspicion.lost([key], NOW, has_failed=False) is Verdict.MESSAGE
 
 
 def test_a_message_that_has_waited_is_tried_with_one_message_at_a_time() -> None:  # S3
     working = Suspicion()
-    working.try_again()
+    working.allow_retry()
     assert working.limit == 1
     suspicion = suspected()
     suspicion.answered()
-    suspicion.try_again()
+    suspicion.allow_retry()
     assert suspicion.limit == 1
     assert suspicion.first_of(10, failures=3) is None  # it has answered, and does not begin again
 
