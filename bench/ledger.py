@@ -25,8 +25,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from syphon.ledger import Attempt, Ledger, LedgerWriter, OpenJob, Origin, packed_file
-from syphon.model import Counters, Outcome, Result, volume
+from syphon.ledger import Attempt, Ledger, LedgerWriter, OpenJob, packed_file
+from syphon.model import AttemptKey, Counters, Outcome, Result, volume
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,7 +93,7 @@ def _writer(ledger: Ledger) -> LedgerWriter:
 def _job(number: int, jobs: int, messages: int) -> tuple[OpenJob, bytes, Attempt]:
     job, at = f"{number:012x}", START + number * DAYS * DAY // jobs
     outcomes = [_outcome(number * messages + each, at + each) for each in range(messages)]
-    file = packed_file(outcomes, Origin("contoso", job, 0, 0))
+    file = packed_file(outcomes, AttemptKey("contoso", job, 0, 0))
     counted = Counters(messages, messages)
     attempt = Attempt("contoso", QUEUE, job, 0, 0, at, at + messages, counted, True)
     return OpenJob(job, "contoso", (QUEUE,), 1, at), file, attempt

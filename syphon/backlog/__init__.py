@@ -9,14 +9,10 @@ from syphon.lazy_exports import lazy_exports
 
 from .aliasing import NotForBacklog, to_backlog
 from .backlog_message import PATH_LIMIT, BrokerStamps, TraceContext, stamps_of, trace_context
-from .dotnet_times import FOREVER, iso_duration
+from .dotnet_times import FOREVER
 from .preview import MessagePreview, PreviewRules, expiry_warning, preview_message
-from .provisioning import NoBacklogQueue, Provisioned, ProvisionedQueue, QueueState, plan, provision
+from .provisioning import NoBacklogQueue, Provisioned, ProvisionedQueue, ProvisionState, plan, provision
 from .queues import (
-    DOCUMENTED,
-    BacklogQueue,
-    BacklogQueueDescription,
-    Difference,
     NoQueueSelected,
     QueueName,
     SelectedQueue,
@@ -24,7 +20,6 @@ from .queues import (
     by_pair,
     not_allowed,
     not_allowed_text,
-    parse_queue_name,
     primary_label,
     queue_names,
     select_queues,
@@ -44,7 +39,6 @@ if TYPE_CHECKING:
         dead_letter_path,
         grouped,
         put_back,
-        read_dead_letters,
     )
 else:
     _MODULES = {
@@ -60,7 +54,6 @@ else:
             "dead_letter_path",
             "grouped",
             "put_back",
-            "read_dead_letters",
         ),
     }
     __getattr__ = lazy_exports(__name__, _MODULES)
@@ -71,13 +64,10 @@ __all__ = [
     "FiledLetter",
     "LetterEdit",
     "NO_EDIT",
-    "BacklogQueue",
     "BrokerStamps",
-    "DOCUMENTED",
     "DeadLetter",
     "DeadLetterFilter",
     "DeadLetterSearch",
-    "Difference",
     "FOREVER",
     "Finding",
     "NoBacklogQueue",
@@ -91,8 +81,7 @@ __all__ = [
     "PreviewRules",
     "Provisioned",
     "ProvisionedQueue",
-    "QueueState",
-    "BacklogQueueDescription",
+    "ProvisionState",
     "QueueName",
     "Restored",
     "SelectedQueue",
@@ -106,11 +95,9 @@ __all__ = [
     "fingerprint",
     "grouped",
     "letter_line",
-    "iso_duration",
     "message_id_of",
     "not_allowed",
     "not_allowed_text",
-    "parse_queue_name",
     "expiry_warning",
     "plan",
     "preflight_checks",
@@ -119,7 +106,6 @@ __all__ = [
     "provision",
     "put_back",
     "queue_names",
-    "read_dead_letters",
     "read_line",
     "restore",
     "secondary_administration",

@@ -44,8 +44,8 @@ from syphon.servicebus import (
 from syphon.time_budget import ADMINISTRATION_TIMEOUT, CHECK_ANSWER_WITHIN, CHECK_PATIENCE
 
 from .preview import PreviewRules, expiry_warning, preview_message
-from .provisioning import Plan, QueueState, plan
-from .queues import BacklogQueueDescription, QueueName, not_allowed, parse_queue_name, primary_label, queue_names
+from .provisioning import Plan, ProvisionState, plan
+from .queues import DOCUMENTED, QueueName, not_allowed, parse_queue_name, primary_label, queue_names
 
 _UNUSABLE_IF = frozenset({"requires_session", "forward_to", "status"})
 """Differences that stop messages. All others are the owner's decision (P3)."""
@@ -213,7 +213,7 @@ class _Secondary(PreflightCheck):
         self._pairs = pairs
         self._existing = queue_names(pair)
         """The queues that exist, as far as is known."""
-        self._megabytes = dict.fromkeys(self._existing, BacklogQueueDescription().max_size_in_megabytes)
+        self._megabytes = dict.fromkeys(self._existing, DOCUMENTED.max_size_in_megabytes)
         """The size of each queue: the documented one, unless a queue is found to have another."""
 
     def findings(self) -> Iterator[Finding]:
@@ -277,7 +277,7 @@ class _Secondary(PreflightCheck):
 
     def _about(self, found: Plan) -> Iterator[Finding]:
         for queue in found.queues:
-            if queue.state is QueueState.MISSING:
+            if queue.state is ProvisionState.MISSING:
                 yield self._finding(Level.PROBLEM, "missing: run `syphon provision`", queue.name)
             elif queue.differences:
                 for difference in queue.differences:
@@ -289,7 +289,7 @@ class _Secondary(PreflightCheck):
                 else:
                     text = f"exists, but is unusable as a backlog queue: {differing}; correct that, or delete it"
                     yield self._finding(Level.PROBLEM, text, queue.name)
-            elif queue.state is QueueState.EXISTS:
+            elif queue.state is ProvisionState.EXISTS:
                 yield self._finding(Level.FINE, "exists, as documented", queue.name)
             elif queue.because is not None and queue.because is not found.unlisted:
                 yield self._failure(queue.because, queue.name)

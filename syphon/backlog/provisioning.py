@@ -6,7 +6,6 @@ that exists with another description is its owner's decision, and is used as it 
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -23,7 +22,7 @@ from syphon.servicebus import (
 )
 from syphon.time_budget import PROVISION_RETRY_AFTER
 
-from .queues import DOCUMENTED, MARK, BacklogQueueDescription, Difference, QueueName, parse_queue_name
+from .queues import DOCUMENTED, MARK, Difference, QueueName, differences_from_documented, parse_queue_name
 
 ATTEMPTS = 3
 """Attempts for each queue (P5)."""
@@ -34,7 +33,7 @@ _log = logging.getLogger(__name__)
 # --- what was found --------------------------------------------------------------------------------------------------
 
 
-class QueueState(StrEnum):
+class ProvisionState(StrEnum):
     """What is known of a backlog queue, before or after provisioning."""
 
     EXISTS = "exists"
@@ -48,11 +47,11 @@ class QueueState(StrEnum):
 
 
 _SENTENCES = {
-    QueueState.EXISTS: "queue {name} exists",
-    QueueState.MISSING: "queue {name} would be created",
-    QueueState.UNKNOWN: "queue {name} could not be looked up: {because}",
-    QueueState.CREATED: "queue {name} was created",
-    QueueState.FAILED: "queue {name} could not be created and is not used: {because}",
+    ProvisionState.EXISTS: "queue {name} exists",
+    ProvisionState.MISSING: "queue {name} would be created",
+    ProvisionState.UNKNOWN: "queue {name} could not be looked up: {because}",
+    ProvisionState.CREATED: "queue {name} was created",
+    ProvisionState.FAILED: "queue {name} could not be created and is not used: {because}",
 }
 
 
@@ -61,7 +60,7 @@ class ProvisionedQueue:
     """One backlog queue of a plan, or of its result."""
 
     name: QueueName
-    state: QueueState
+    state: ProvisionState
     differences: tuple[Difference, ...] = ()
     """From the documented description; only of a queue that exists."""
     because: AdministrationFailed | None = None
@@ -85,7 +84,7 @@ class Plan:
     unlisted: AdministrationFailed | None = None
     """Why extra queues could not be listed, if they could not."""
 
-    def of(self, *states: QueueState) -> tuple[ProvisionedQueue, ...]:
+    def of(self, *states: ProvisionState) -> tuple[ProvisionedQueue, ...]:
         return tuple(queue for queue in self.queues if queue.state in states)
 
     @property
@@ -122,15 +121,15 @@ def _read_queue(administration: Administration, name: QueueName) -> ProvisionedQ
         existing = administration.get_queue(name)
     except AdministrationFailed as error:
         return _unknown(name, error)
-    return ProvisionedQueue(name, QueueState.MISSING) if existing is None else _existing(name, existing)
+    return ProvisionedQueue(name, ProvisionState.MISSING) if existing is None else _existing(name, existing)
 
 
 def _unknown(name: QueueName, because: AdministrationFailed) -> ProvisionedQueue:
-    return ProvisionedQueue(name, QueueState.UNKNOWN, because=because)
+    return ProvisionedQueue(name, ProvisionState.UNKNOWN, because=because)
 
 
 def _existing(name: QueueName, existing: QueueInfo) -> ProvisionedQueue:
-    return ProvisionedQueue(name, QueueState.EXISTS, differences(existing))
+    return ProvisionedQueue(name, ProvisionState.EXISTS, differences(existing))
 
 
 _LEFT_TO_THE_SERVICE: dict[str, str] = {
@@ -152,14 +151,12 @@ _CONSEQUENCES = {
 
 def differences(existing: QueueInfo) -> tuple[Difference, ...]:
     """How a queue differs from one that `provision` creates: in what P2 sets, and in what it leaves to the service."""
-    described = (field.name for field in dataclasses.fields(BacklogQueueDescription))
-    found = BacklogQueueDescription(**{name: getattr(existing, name) for name in described})
     others = (
         Difference(name, _written(getattr(existing, name)), usual, _CONSEQUENCES.get(name))
         for name, usual in _LEFT_TO_THE_SERVICE.items()
         if _written(getattr(existing, name)) != usual
     )
-    return (*DOCUMENTED.differences(found), *others)
+    return (*differences_from_documented(existing), *others)
 
 
 def _written(value: str | bool | None) -> str:
@@ -207,7 +204,7 @@ class Provisioned:
 
     @property
     def created(self) -> tuple[ProvisionedQueue, ...]:
-        return tuple(queue for queue in self.queues if queue.state is QueueState.CREATED)
+        return tuple(queue for queue in self.queues if queue.state is ProvisionState.CREATED)
 
     @property
     def different(self) -> tuple[ProvisionedQueue, ...]:
@@ -250,7 +247,7 @@ def provision(
     Raises `NotAuthorized` and `NamespaceGone` at once, and `NoBacklogQueue` if there is no queue in the end.
     Each round attempts all queues, so that an outage costs two delays, and not two for each queue.
     """
-    ready = {queue.name: queue for queue in plan.of(QueueState.EXISTS)}
+    ready = {queue.name: queue for queue in plan.of(ProvisionState.EXISTS)}
     names = [queue.name for queue in plan.queues]
     failures: dict[QueueName, AdministrationFailed] = {}
     for turn in range(attempts):
@@ -274,7 +271,7 @@ def provision(
             except AdministrationFailed as error:
                 failures[name] = error
     dropped = tuple(
-        ProvisionedQueue(name, QueueState.FAILED, because=failures[name]) for name in names if name not in ready
+        ProvisionedQueue(name, ProvisionState.FAILED, because=failures[name]) for name in names if name not in ready
     )
     if not ready:
         raise NoBacklogQueue(plan.namespace, dropped)
@@ -295,5 +292,5 @@ def _ensure(administration: Administration, name: QueueName) -> ProvisionedQueue
             if existing is None:
                 raise
         else:
-            return ProvisionedQueue(name, QueueState.CREATED)
+            return ProvisionedQueue(name, ProvisionState.CREATED)
     return _existing(name, existing)

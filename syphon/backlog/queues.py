@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple, NewType
 
 from syphon.model import BACKLOG_MARK, EntityPath, PathPatterns, SyphonError, first_label, never_a_destination
+from syphon.servicebus import NewQueue
 
 from .dotnet_times import FOREVER, iso_duration
 
@@ -90,36 +91,33 @@ class Difference:
         return f"{self.property} is {self.found}, documented is {self.documented}{consequence}"
 
 
-@dataclass(frozen=True, slots=True)
-class BacklogQueueDescription:
-    """The properties that are set on a backlog queue; the others have their defaults. Durations in milliseconds."""
+DOCUMENTED = NewQueue(
+    max_size_in_megabytes=5120,
+    max_delivery_count=2**31 - 1,
+    default_message_time_to_live=FOREVER,
+    auto_delete_on_idle=FOREVER,
+    lock_duration=60_000,
+    dead_lettering_on_message_expiration=True,
+    enable_batched_operations=True,
+)
+"""The description of a new backlog queue (P2)."""
 
-    max_size_in_megabytes: int = 5120
-    max_delivery_count: int = 2**31 - 1
-    default_message_time_to_live: int = FOREVER
-    auto_delete_on_idle: int = FOREVER
-    lock_duration: int = 60_000
-    dead_lettering_on_message_expiration: bool = True
-    enable_batched_operations: bool = True
 
-    def differences(self, found: BacklogQueueDescription) -> list[Difference]:
-        """Each property in which `found` differs (P3): it is the owner's decision, but worth a warning."""
-        mine, theirs = self.written(), found.written()
-        return [Difference(name, theirs[name], mine[name]) for name in mine if mine[name] != theirs[name]]
+def differences_from_documented(found: NewQueue) -> list[Difference]:
+    """Each documented property in which `found` differs (P3): it is the owner's decision, but worth a warning."""
+    documented, theirs = as_written(DOCUMENTED), as_written(found)
+    return [Difference(name, theirs[name], value) for name, value in documented.items() if theirs[name] != value]
 
-    def written(self) -> dict[str, str]:
-        """Every property by its name, as the service writes it."""
-        return {field.name: _written(field.name, getattr(self, field.name)) for field in dataclasses.fields(self)}
+
+def as_written(queue: NewQueue) -> dict[str, str]:
+    """Every documented property by its name, as the service writes it."""
+    return {field.name: _written(field.name, getattr(queue, field.name)) for field in dataclasses.fields(NewQueue)}
 
 
 def _written(name: str, value: int) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return iso_duration(value) if name in _DURATIONS else str(value)
-
-
-DOCUMENTED = BacklogQueueDescription()
-"""The description of a new backlog queue (P2)."""
 
 
 # --- the queues that a command works on ------------------------------------------------------------------------------

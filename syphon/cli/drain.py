@@ -84,7 +84,9 @@ def drain(config_file: Path, dry_run: bool, options: DrainOptions, as_json: bool
     with interruptible("No message was forwarded."):
         _confirm(chosen, yes)
     try:
-        raise SystemExit(_drain(DrainRun(config, chosen, options), config.pipeline.master, as_json))
+        with interruptible("No message was forwarded."):
+            drain_run = DrainRun.peek(config, chosen, options)
+        raise SystemExit(_drain(drain_run, config.pipeline.master, as_json))
     except SyphonError as error:
         raise SystemExit(_print_error(error)) from None
 
@@ -109,19 +111,17 @@ def _confirm(chosen: list[SelectedQueue], yes: bool) -> None:
         raise SystemExit(ExitCode.LEFT)
 
 
-def _drain(run: DrainRun, master: str, as_json: bool) -> ExitCode:
+def _drain(drain_run: DrainRun, master: str, as_json: bool) -> ExitCode:
     from syphon.spark import shown_master
 
-    with interruptible("No message was forwarded."):
-        there_is_work = run.look()
-    if there_is_work:
+    if drain_run.has_work:
         if not as_json:
             click.echo(f"Starting Spark on {shown_master(master)} …", err=True)
-        stop_on_signal(run.stop, "Stopping once Spark has started; no message was forwarded.", hangup=True)
-        run.move(lambda: _showing(run), say=lambda line: click.echo(line, err=True), ends_process=True)
-    if run.lost is not None:
-        click.echo(f"{run.lost} Run the drain again.", err=True)
-    summary = run.summary()
+        stop_on_signal(drain_run.stop, "Stopping once Spark has started; no message was forwarded.", hangup=True)
+        drain_run.run(lambda: _showing(drain_run), say=lambda line: click.echo(line, err=True), ends_process=True)
+    if drain_run.lost is not None:
+        click.echo(f"{drain_run.lost} Run the drain again.", err=True)
+    summary = drain_run.summary()
     if as_json:
         click.echo(json.dumps(summary.as_json(), indent=2))
     else:

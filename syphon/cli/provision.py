@@ -84,7 +84,7 @@ def _require_arm(config: Config, file: Path, via: Via | None) -> None:
 
 
 def _provision(pair: PairSettings, dry_run: bool, via: Via | None) -> tuple[dict[str, Any], ExitCode]:
-    from syphon.backlog import QueueState, plan, provision, queue_names, secondary_administration
+    from syphon.backlog import ProvisionState, plan, provision, queue_names, secondary_administration
     from syphon.model import NotAuthorized, SyphonError
 
     result: dict[str, Any] = {
@@ -101,8 +101,8 @@ def _provision(pair: PairSettings, dry_run: bool, via: Via | None) -> tuple[dict
         planned = plan(administration, queue_names(pair))
         result["extra"] = list(planned.extra)
         if dry_run:
-            result |= {"queues": _queues(planned.queues), "count": len(planned.of(QueueState.EXISTS))}
-            unseen = planned.unlisted or next((queue.because for queue in planned.of(QueueState.UNKNOWN)), None)
+            result |= {"queues": _queues(planned.queues), "count": len(planned.of(ProvisionState.EXISTS))}
+            unseen = planned.unlisted or next((queue.because for queue in planned.of(ProvisionState.UNKNOWN)), None)
             return result, ExitCode.OK if unseen is None else ExitCode.UNAVAILABLE
         done = provision(administration, planned, reports=False)
         result |= {"queues": _queues((*done.queues, *done.dropped)), "count": done.count}

@@ -12,7 +12,6 @@ from syphon.lazy_exports import exported_names, lazy_exports
 
 if TYPE_CHECKING:
     from .control_server import ControlServer as ControlServer
-    from .protocol import AttemptKey as AttemptKey
     from .protocol import ControlAddress as ControlAddress
     from .protocol import HandOver as HandOver
     from .protocol import QueueReport as QueueReport
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from .slot_control import RateLimit as RateLimit
     from .slot_control import SlotControl as SlotControl
     from .slot_control import Traced as Traced
+    from .totals import Account as Account
     from .totals import QueueAttempt as QueueAttempt
     from .totals import QueueTotals as QueueTotals
     from .totals import Totals as Totals
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from .unattended import split_result as split_result
 else:
     _MODULES = {
-        "protocol": ("AttemptKey", "ControlAddress", "HandOver", "QueueReport", "SlotOrder", "SlotReport", "Traffic"),
+        "protocol": ("ControlAddress", "HandOver", "QueueReport", "SlotOrder", "SlotReport", "Traffic"),
         "reporter": ("ControlClient", "DriverUnreachable", "HttpControlClient", "Reporter"),
         "control_server": ("ControlServer",),
         "shutdown_budget": ("Ending", "FAULTED", "STOPPED", "Shares", "Step"),
         "slot_control": ("RateLimit", "SlotControl", "Traced"),
-        "totals": ("QueueAttempt", "QueueTotals", "Totals"),
+        "totals": ("Account", "QueueAttempt", "QueueTotals", "Totals"),
         "unattended": ("UnattendedControl", "split_result"),
     }
     __all__ = exported_names(_MODULES)

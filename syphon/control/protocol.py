@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from syphon.model import Counters, QueueKey, Stats
+from syphon.model import AttemptKey, Counters, QueueKey, Stats
 from syphon.servicebus import SideFault
 from syphon.transfer import BatchTrace, DestinationBackoff, Ended
 
@@ -28,14 +28,6 @@ REPORT_PATH = "/report"
 """The path on the control server that slots post their reports to."""
 SIGNATURE = "X-Syphon-Signature"
 """The header that signs a report, and the order that answers it."""
-
-
-class AttemptKey(NamedTuple):
-    """One attempt of one slot."""
-
-    job: str
-    slot: int
-    attempt: int
 
 
 class HandOver(BaseModel):
@@ -130,7 +122,7 @@ class SlotReport(BaseModel):
 
     @property
     def key(self) -> AttemptKey:
-        return AttemptKey(self.job, self.slot, self.attempt)
+        return AttemptKey(self.pair, self.job, self.slot, self.attempt)
 
     @property
     def position(self) -> tuple[int, int]:

@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, NamedTuple, Protocol
 
-from syphon.model import Counters, QueueKey
+from syphon.model import AttemptKey, Counters, QueueKey
 from syphon.time_budget import DRIVER_SILENCE, SLOT_SHARES_FOR
 from syphon.transfer import DEFAULT_SHARE, BatchTrace, Congestion
 
-from .protocol import AttemptKey, HandOver, SlotOrder, SlotReport, Traffic
+from .protocol import HandOver, SlotOrder, SlotReport, Traffic
 from .totals import QueueAttempt, QueueTotals
 
 

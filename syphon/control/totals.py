@@ -24,14 +24,27 @@ class QueueAttempt:
 
 
 @dataclass(slots=True)
-class Totals(Counters):
-    """The counters of many attempts: received = forwarded + dead_lettered + left + in_flight + unaccounted."""
+class Account(Counters):
+    """The counters of attempts that have ended: received = forwarded + dead_lettered + left + unaccounted."""
 
-    in_flight: int = 0
     killed: int = 0
     """Attempts that ended without a last report."""
     unaccounted: int = 0
     """Messages in flight in killed attempts. They are not lost: a message that was not completed is redelivered."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.received:,} received = {self.forwarded:,} forwarded + {self.dead_lettered:,} "
+            f"dead-lettered + {self.left:,} left in the backlog + {self.unaccounted:,} unaccounted; "
+            f"{self.possible_duplicates:,} possible duplicates"
+        )
+
+
+@dataclass(slots=True)
+class Totals(Account):
+    """The counters of many attempts: received = forwarded + dead_lettered + left + in_flight + unaccounted."""
+
+    in_flight: int = 0
 
     def with_ended(self, ended: Iterable[QueueAttempt]) -> Totals:
         """Returns these totals plus attempts that have ended."""

@@ -3,7 +3,6 @@
 from .estimate import (
     BILLED_OPERATIONS,
     LIST_PRICES,
-    PING_EVERY,
     Charge,
     Prices,
     PricingTier,
@@ -27,7 +26,6 @@ __all__ = [
     "Charge",
     "UnavailableDestination",
     "LIST_PRICES",
-    "PING_EVERY",
     "Prices",
     "PricingTier",
     "bandwidth_cost",

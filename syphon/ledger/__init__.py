@@ -1,6 +1,6 @@
 """The ledger: what happened to every message, as Parquet; its schema, its writer, and the report on it."""
 
-from .ledger import Ledger, LedgerFinding, LedgerUnreadable, check_ledger, check_ledger_path
+from .ledger import Ledger, LedgerUnreadable, check_ledger, check_ledger_path
 from .parquet import avoid_loading_pandas, packed_file
 from .parquet_process import ParquetProcess
 from .reader import LocalReader, SparkReader
@@ -17,7 +17,7 @@ from .report_values import (
     Shortfall,
     Spread,
 )
-from .rows import Attempt, OpenJob, Origin, Period
+from .rows import Attempt, OpenJob, Period
 from .writer import LedgerWriter
 
 __all__ = [
@@ -25,13 +25,11 @@ __all__ = [
     "DestinationReport",
     "Hour",
     "Ledger",
-    "LedgerFinding",
     "LedgerUnreadable",
     "LedgerWriter",
     "LocalReader",
     "OpenJob",
     "OpenJobReport",
-    "Origin",
     "ParquetProcess",
     "Period",
     "ReasonCount",

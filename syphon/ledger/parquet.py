@@ -20,9 +20,9 @@ from functools import cache
 from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING, Any
 
-from syphon.model import Outcome
+from syphon.model import AttemptKey, Outcome
 
-from .rows import Attempt, Origin
+from .rows import Attempt
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,7 +89,7 @@ def arrow_schema(declared: str, columns: Sequence[str]) -> pa.Schema:
     return pa.schema([pa.field(name, kinds[types[name]]) for name in columns])
 
 
-def packed_file(outcomes: Sequence[Outcome], origin: Origin) -> bytes:
+def packed_file(outcomes: Sequence[Outcome], origin: AttemptKey) -> bytes:
     """A file of the transfers of one task."""
     prepare_arrow()
     import pyarrow as pa
@@ -97,7 +97,7 @@ def packed_file(outcomes: Sequence[Outcome], origin: Origin) -> bytes:
     return _file(pa.Table.from_batches([transfer_rows(outcomes, origin)]))
 
 
-def transfer_rows(outcomes: Sequence[Outcome], origin: Origin) -> pa.RecordBatch:
+def transfer_rows(outcomes: Sequence[Outcome], origin: AttemptKey) -> pa.RecordBatch:
     """Outcomes as an Arrow batch with the columns TRANSFERS."""
     import pyarrow as pa
 

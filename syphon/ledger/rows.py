@@ -50,15 +50,6 @@ class Attempt(NamedTuple):
     error: str | None = None
 
 
-class Origin(NamedTuple):
-    """Which task made a row: its pair, its job, and which attempt it was."""
-
-    pair: str
-    job: str
-    slot: int
-    attempt: int
-
-
 class OpenJob(NamedTuple):
     """A job that begins. It is put on record before its first receive. The time is as in an Outcome."""
 

@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from types import MappingProxyType
 
 
@@ -166,13 +167,41 @@ def from_condition(condition: str, description: str) -> SyphonError:
     return CONDITIONS.get(condition, NotAllowedByEntity)(f"{condition}: {description}", condition)
 
 
-def error_named(name: str, text: str) -> SyphonError:
-    """The error of a class that another process has named, with its text. An unknown name is one that waits."""
-    return _BY_NAME.get(name, Waits)(text)
+class DestinationError(StrEnum):
+    """The class of a destination's error, by its name: what processes and programs read where people read the text."""
+
+    NONE = ""
+    WAITS = "Waits"
+    BUSY = "DestinationBusy"
+    FULL = "DestinationFull"
+    SILENT = "DestinationSilent"
+    FAILED = "DestinationFailed"
+    UNREACHABLE = "DestinationUnreachable"
+    PAUSED = "PausedByOperator"
+    MISSING = "DestinationMissing"
+    DISABLED = "DestinationDisabled"
+    TOO_LARGE = "MessageTooLarge"
+    NOT_ALLOWED = "NotAllowedByEntity"
+    INTERRUPTED = "Interrupted"
+    LOCK_LOST = "LockLost"
+    NOT_AUTHORIZED = "NotAuthorized"
+
+    @classmethod
+    def _missing_(cls, value: object) -> DestinationError:  # noqa: ARG003
+        """A class that has no name here waits."""
+        return cls.WAITS
+
+    @classmethod
+    def of(cls, error: SyphonError) -> DestinationError:
+        return cls(type(error).__name__)
+
+    def error(self, text: str) -> SyphonError:
+        """The error that another process has named, with its text."""
+        return _BY_NAME.get(self, Waits)(text)
 
 
-_BY_NAME: Mapping[str, type[SyphonError]] = {
-    kind.__name__: kind for kind in (*CONDITIONS.values(), DestinationUnreachable)
+_BY_NAME: Mapping[DestinationError, type[SyphonError]] = {
+    DestinationError(kind.__name__): kind for kind in (*CONDITIONS.values(), DestinationUnreachable)
 }
 
 

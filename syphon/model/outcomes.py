@@ -261,6 +261,15 @@ class QueueKey(NamedTuple):
     queue: str
 
 
+class AttemptKey(NamedTuple):
+    """One attempt of a task: it makes reports and the rows of the ledger."""
+
+    pair: str
+    job: str
+    slot: int
+    attempt: int
+
+
 def earliest(*times: int | None) -> int | None:
     """The earliest of some times, each of which may be unknown."""
     return min((time for time in times if time is not None), default=None)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from .drain_run import DrainRun as DrainRun
     from .drain_run import drain as drain
     from .drain_run import queues_to_drain as queues_to_drain
-    from .drain_summary import Account as Account
     from .drain_summary import DestinationResult as DestinationResult
     from .drain_summary import DrainSummary as DrainSummary
     from .drain_summary import QueueResult as QueueResult
@@ -43,7 +42,7 @@ else:
     _MODULES = {
         "drain_dry_run": ("DryRun", "dry_run", "exit_code_of_error", "forecast"),
         "drain_run": ("DrainInterrupted", "DrainRun", "drain", "queues_to_drain"),
-        "drain_summary": ("Account", "DestinationResult", "DrainSummary", "QueueResult", "word_for", "words_for"),
+        "drain_summary": ("DestinationResult", "DrainSummary", "QueueResult", "word_for", "words_for"),
         "inspection": (
             "BacklogAnswer",
             "BacklogOverview",

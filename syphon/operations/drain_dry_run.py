@@ -21,6 +21,7 @@ from syphon.datasource import (
     summary,
 )
 from syphon.model import (
+    DestinationError,
     EntityPath,
     ExitCode,
     Faulted,
@@ -36,7 +37,7 @@ from syphon.option_declarations import called_with
 from syphon.servicebus import NamespaceTier, administration_of, connected, largest_accepted
 from syphon.spark import spark_session
 from syphon.time_budget import TIER_WITHIN
-from syphon.worker import DrainOptions
+from syphon.worker import DrainOptions, WaitingForecast
 
 from .drain_run import DryRunCall, queues_to_drain
 from .inspection import has_messages, with_renames
@@ -62,18 +63,6 @@ class DestinationForecast(DestinationSummary):
 
     waiting: int = 0
     """Messages that would wait for the destination."""
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingForecast:
-    """Messages that would wait for their destination, and why."""
-
-    pair: str
-    path: str
-    left: int
-    reason: str
-    error: str
-    """The class of the error, as in DestinationMissing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +318,7 @@ class Stopped(NamedTuple):
         return DeadLetterPreview(self.pair, self.destination, reason, self.messages, example)
 
     def waiting(self) -> WaitingForecast:
-        error = type(self.error).__name__
+        error = DestinationError.of(self.error)
         return WaitingForecast(self.pair, self.destination, self.messages, str(self.error), error)
 
 

@@ -81,31 +81,32 @@ def queues_to_drain(config: Config, options: DrainOptions) -> list[SelectedQueue
 
 
 class DrainRun:
-    """A drain of some queues: look, move, summary. Another thread or a signal handler may stop it."""
+    """A drain of some queues: peek, run, summary. Another thread or a signal handler may stop it."""
 
     def __init__(
-        self,
-        config: Config,
-        queues: list[SelectedQueue],
-        options: DrainOptions,
-        spark: SparkSession | None = None,
+        self, config: Config, options: DrainOptions, spark: SparkSession | None, drain: Drain, has_work: bool
     ) -> None:
-        self.queues = queues
+        """Use `peek`."""
         self._config = config
         self._options = options
         self._spark = spark
-        self._drain: Drain | None = None
+        self._drain = drain
         self._ledger_error = ""
+        self.has_work = has_work
+        """Whether a queue has something to forward: only then is Spark needed, and `run`."""
 
-    def look(self) -> bool:
-        """Peek into every queue, and return whether there is something to forward: only then is Spark needed."""
-        pipeline = self._config.pipeline
+    @classmethod
+    def peek(
+        cls, config: Config, queues: list[SelectedQueue], options: DrainOptions, spark: SparkSession | None = None
+    ) -> DrainRun:
+        """Peek into every queue, and return the drain, which has not begun."""
+        pipeline = config.pipeline
         is_live = pipeline.slot_reports is SlotReports.LIVE
         lease = pipeline.lease / 1000 if is_live else min(pipeline.lease / 1000, UNATTENDED_LEASE)
-        self._drain = Drain(self.queues, self._options, counts_of(self.queues), lease)
-        return self._drain.peek()
+        drain = Drain(queues, options, counts_of(queues), lease)
+        return cls(config, options, spark, drain, has_work=drain.peek())
 
-    def move(
+    def run(
         self,
         showing: Callable[[], AbstractContextManager[Progress]],
         say: Callable[[str], None] | None = None,
@@ -116,7 +117,7 @@ class DrainRun:
         `showing` is entered when Spark has started, and yields the function that shows the progress. `say` gets a line
         while the ledger is written. `ends_process`: kill the process if shutdown takes too long (for a command).
         """
-        drain = self._looked
+        drain = self._drain
         with running_engine(self._config.pipeline, say=say, spark=self._spark, ends_process=ends_process) as ready:
             try:
                 with showing() as show:
@@ -129,15 +130,15 @@ class DrainRun:
 
     def stop(self) -> None:
         """Stop receiving, and finish the messages in flight. Safe in a signal handler."""
-        self._looked.stop()
+        self._drain.stop()
 
     @property
     def is_stopping(self) -> bool:
-        return self._looked.is_stopping
+        return self._drain.is_stopping
 
     def summary(self) -> DrainSummary:
         """How it ended."""
-        result = self._looked.result()
+        result = self._drain.result()
         waiting = waiting_destinations(result)
         ledger = self._config.pipeline.ledger
         return summarized(result, self._options, waiting, ledger, self._ledger_error)
@@ -145,12 +146,7 @@ class DrainRun:
     @property
     def lost(self) -> SyphonError | None:
         """Why Spark was lost before the drain had ended, if it was."""
-        return self._looked.result().lost
-
-    @property
-    def _looked(self) -> Drain:
-        assert self._drain is not None, "look() comes first"
-        return self._drain
+        return self._drain.result().lost
 
 
 class DrainInterrupted(KeyboardInterrupt):
@@ -182,16 +178,16 @@ def drain(call: DrainCall) -> DrainSummary:
     KeyboardInterrupt with the summary so far. A second one exits immediately. No message is lost either way.
     """
     config = settings_of(call.config)
-    run = DrainRun(config, queues_to_drain(config, call), call, call.spark)
-    watched = _Watched(run, call.progress)
-    if run.look():
-        with _Interrupts(run) as interrupts:
-            run.move(lambda: watched.showing(interrupts))
+    drain_run = DrainRun.peek(config, queues_to_drain(config, call), call, call.spark)
+    watched = _Watched(drain_run, call.progress)
+    if drain_run.has_work:
+        with _Interrupts(drain_run) as interrupts:
+            drain_run.run(lambda: watched.showing(interrupts))
         if watched.error is not None:
             raise watched.error
         if interrupts.seen:
-            raise DrainInterrupted(run.summary())
-    return run.summary()
+            raise DrainInterrupted(drain_run.summary())
+    return drain_run.summary()
 
 
 class _Watched:

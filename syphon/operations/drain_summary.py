@@ -4,47 +4,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
-from syphon.control import Totals
-from syphon.model import DestinationDisabled, DestinationMissing, ExitCode, Stats, html_line, html_table, plural
+from syphon.control import Account
+from syphon.model import DestinationError, ExitCode, Stats, html_line, html_table, plural
 from syphon.worker import GIVE_UP, DrainOptions, DrainResult, DrainState, QueueDrain, WaitingDestination
 
-_WORDS = {DestinationMissing.__name__: "missing", DestinationDisabled.__name__: "disabled"}
-"""The word of --give-up for each class of errors."""
+_WORDS = {DestinationError.MISSING: "missing", DestinationError.DISABLED: "disabled"}
+"""The word of --give-up for each error."""
 MOST_NAMED = 5
 """Destinations that the verdict lists. The lines above it list all of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """The counters of a drain: received = forwarded + dead_lettered + left + unaccounted."""
-
-    received: int
-    forwarded: int
-    dead_lettered: int
-    left: int
-    outside: int
-    """Messages counted in `left` because the filter did not match them."""
-    possible_duplicates: int
-    bytes_forwarded: int
-    killed: int
-    """Task attempts that ended without a final report."""
-    unaccounted: int
-    """Messages in flight in killed attempts. They are not lost: a message that was not completed is redelivered."""
-
-    @classmethod
-    def of(cls, totals: Totals) -> Account:
-        return cls(**{field.name: getattr(totals, field.name) for field in fields(cls)})
-
-    def __str__(self) -> str:
-        return (
-            f"{self.received:,} received = {self.forwarded:,} forwarded + {self.dead_lettered:,} "
-            f"dead-lettered + {self.left:,} left in the backlog + {self.unaccounted:,} unaccounted; "
-            f"{self.possible_duplicates:,} possible duplicates"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +94,7 @@ class DrainSummary:
             "remaining": self.remaining,
             "others": self.others,
             "queues": [asdict(queue) | {"state": queue.state.value} for queue in self.queues],
-            "waiting": [destination._asdict() for destination in self.waiting],
+            "waiting": [asdict(destination) for destination in self.waiting],
             "ledger": self.ledger,
             "ledger_error": self.ledger_error,
             "give_up": list(self.give_up),
@@ -166,7 +137,7 @@ def summarized(
         verdict=verdict_of(result, waiting),
         exit_code=exit_code_of(result, options),
         seconds=round(result.seconds, 1),
-        account=Account.of(result.totals),
+        account=Account.total([result.totals]),
         remaining=result.remaining,
         others=result.others,
         queues=tuple(map(QueueResult.of, result.queues)),
@@ -274,12 +245,12 @@ def _quoted(path: str) -> str:
     return "NAME" if set("*?[]") & set(path) else shlex.quote(path)
 
 
-def word_for(error: str) -> str | None:
+def word_for(error: DestinationError) -> str | None:
     """The --give-up word for this error; None if there is none."""
     return _WORDS.get(error)
 
 
-def words_for(errors: Iterable[str]) -> str:
+def words_for(errors: Iterable[DestinationError]) -> str:
     """The value of --give-up for these errors; empty if there is none."""
     found = {word_for(error) for error in errors}
     return ",".join(word for word in GIVE_UP if word in found)

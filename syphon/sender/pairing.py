@@ -24,8 +24,8 @@ from syphon.backlog import (
     NoBacklogQueue,
     Provisioned,
     ProvisionedQueue,
+    ProvisionState,
     QueueName,
-    QueueState,
     backlog_queues,
     destination_of,
     plan,
@@ -276,10 +276,10 @@ def find_queues(secondary: ServiceBusClient, names: Sequence[QueueName]) -> Prov
     except SyphonError as error:
         log.warning("Could not check the backlog queues of %s (%s); continuing without the check.", host, error)
     why = AdministrationFailed(f"{host} has no such queue. Create it, for instance with `syphon provision`.")
-    dropped = tuple(ProvisionedQueue(name, QueueState.FAILED, because=why) for name in missing)
+    dropped = tuple(ProvisionedQueue(name, ProvisionState.FAILED, because=why) for name in missing)
     if len(dropped) == len(names):
         raise NoBacklogQueue(host, dropped)
-    existing = tuple(ProvisionedQueue(name, QueueState.EXISTS) for name in names if name not in missing)
+    existing = tuple(ProvisionedQueue(name, ProvisionState.EXISTS) for name in names if name not in missing)
     found = Provisioned(host, existing, dropped)
     for warning in found.warnings():
         log.warning(warning)

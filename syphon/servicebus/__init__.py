@@ -14,6 +14,7 @@ from .administration import (
     AdministrationUnreachable,
     EntityConflict,
     NamespaceTier,
+    NewQueue,
     QueueCounts,
     QueueInfo,
 )
@@ -97,6 +98,7 @@ __all__ = [
     "SideFault",
     "NamespaceStatus",
     "NamespaceTier",
+    "NewQueue",
     "AdministrationUnavailable",
     "AdministrationUnreachable",
     "ConnectionDetails",

@@ -13,28 +13,9 @@ from typing import NamedTuple, Protocol
 from syphon.model import SyphonError
 
 
-class NewQueue(Protocol):
-    """The settings of a queue that is to be made; the service chooses all others. Durations are in milliseconds."""
-
-    @property
-    def max_size_in_megabytes(self) -> int: ...
-    @property
-    def max_delivery_count(self) -> int: ...
-    @property
-    def default_message_time_to_live(self) -> int: ...
-    @property
-    def auto_delete_on_idle(self) -> int: ...
-    @property
-    def lock_duration(self) -> int: ...
-    @property
-    def dead_lettering_on_message_expiration(self) -> bool: ...
-    @property
-    def enable_batched_operations(self) -> bool: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueInfo:
-    """The settings of a queue that exists: first those of `NewQueue`, then those that the service chooses."""
+class NewQueue:
+    """The settings of a queue that is to be made; the service chooses all others. Durations are in milliseconds."""
 
     max_size_in_megabytes: int
     max_delivery_count: int
@@ -43,6 +24,11 @@ class QueueInfo:
     lock_duration: int
     dead_lettering_on_message_expiration: bool
     enable_batched_operations: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueInfo(NewQueue):
+    """The settings of a queue that exists: also those that the service chooses."""
 
     requires_session: bool
     requires_duplicate_detection: bool

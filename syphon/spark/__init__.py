@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from .session import spark_session as spark_session
     from .session_access import CONNECT as CONNECT
     from .session_access import EndingGuard as EndingGuard
-    from .session_access import SparkAccess as SparkAccess
     from .session_access import SparkLost as SparkLost
     from .session_access import SparkWatch as SparkWatch
     from .session_access import access_to as access_to
@@ -49,7 +48,6 @@ else:
         "session_access": (
             "CONNECT",
             "EndingGuard",
-            "SparkAccess",
             "SparkLost",
             "SparkWatch",
             "access_to",

@@ -35,8 +35,8 @@ from syphon.control import (
     Traffic,
     UnattendedControl,
 )
-from syphon.ledger import Origin, packed_file
-from syphon.model import MOST_DESTINATIONS, Durations, EntityPath, Faulted, Outcome, Stats, SyphonError
+from syphon.ledger import packed_file
+from syphon.model import MOST_DESTINATIONS, AttemptKey, Durations, EntityPath, Faulted, Outcome, Stats, SyphonError
 from syphon.servicebus import RUNTIME, NamespaceStatus, Pair, Runtime, SideFault, namespace_of
 from syphon.time_budget import COUNTED_AFTER, ROWS_SENT_EVERY, SATURATED_AFTER
 from syphon.transfer import Congestion, DestinationBackoff, Pump, PumpOptions, QueueTransfer
@@ -93,7 +93,7 @@ def warm_up(numbers: Iterable[int]) -> Iterator[bytes]:
     It reads its input to the end, as slots do: Spark discards a Python worker that does not.
     """
     for _ in numbers:
-        packed_file([], Origin("", "", 0, 0))
+        packed_file([], AttemptKey("", "", 0, 0))
     yield from ()
 
 
@@ -178,7 +178,7 @@ class Slot:
     ) -> None:
         """`namespaces`, `control` and `runtime` are for a simulation, which has its own (D18)."""
         pair = assignment.pair
-        self._origin = Origin(pair.name, assignment.job, number, attempt)
+        self._origin = AttemptKey(pair.name, assignment.job, number, attempt)
         self._outcomes: list[Outcome] = []
         """What happened to messages, and is not packed yet."""
         self._counted = 0

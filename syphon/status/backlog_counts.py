@@ -56,10 +56,10 @@ class BacklogCount(NamedTuple):
     arriving: float | None = None
     """Messages per second that have come into the queue since the count before. None if there was none."""
 
-    def left(self, now: QueueActivity) -> int | None:
-        """How many are left. None if more were moved than the count says: new messages have arrived."""
-        left = self.counts.active - (now.moved - self.then.moved)
-        return left if left >= 0 else None
+    def remaining(self, now: QueueActivity) -> int | None:
+        """How many remain. None if more were moved than the count says: new messages have arrived."""
+        remaining = self.counts.active - (now.moved - self.then.moved)
+        return remaining if remaining >= 0 else None
 
     def dead_letters(self, now: QueueActivity) -> int:
         """How many dead letters there are, unless a person has removed some of them since the count."""
@@ -162,7 +162,7 @@ class BacklogCounts:
         if key not in self._counted_at:
             return True
         count, passed = self.counts.get(key), now - self._counted_at[key]
-        if count is not None and count.left(activity) is None:
+        if count is not None and count.remaining(activity) is None:
             return passed >= COUNT_AGAIN_AFTER
         if activity.is_held_up or key in self.oldest:
             return passed >= COUNT_HELD_UP_EVERY

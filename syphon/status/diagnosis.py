@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
-from syphon.model import duration, plural
+from syphon.model import DestinationError, duration, plural
 
 from .snapshot import (
     BacklogQueueState,
@@ -32,15 +32,14 @@ SLOWEST = 0.1
 """Messages per second below which no time is predicted."""
 RETRIES = "No messages are lost: they wait in the backlog, and syphon retries automatically."
 REMEDIES = {
-    "DestinationFull": f"Let its consumers catch up, or raise its maximum size on the primary. {RETRIES}",
-    "DestinationBusy": f"The primary is throttling. {RETRIES}",
+    DestinationError.FULL: f"Let its consumers catch up, or raise its maximum size on the primary. {RETRIES}",
+    DestinationError.BUSY: f"The primary is throttling. {RETRIES}",
 }
-"""What to do about a destination that backs off, by the class of its error. MISSING and DISABLED have their own."""
-MISSING, DISABLED = "DestinationMissing", "DestinationDisabled"
+"""What to do about a destination that backs off, by its error. A missing and a disabled one have their own."""
 STATES = {
-    MISSING: "does not exist on the primary",
-    DISABLED: "is disabled on the primary",
-    "DestinationFull": "is full",
+    DestinationError.MISSING: "does not exist on the primary",
+    DestinationError.DISABLED: "is disabled on the primary",
+    DestinationError.FULL: "is full",
 }
 """What is wrong with a destination, by the class of its error, where that says more than the broker's answer."""
 MOST_NAMED = 5
@@ -358,7 +357,7 @@ def _of_destinations(pair: PairStatus, at: datetime) -> Iterator[OperatorProblem
 
 
 def _is_missing(destination: DestinationStatus) -> bool:
-    return destination.state is DestinationState.BACKING_OFF and destination.error == MISSING
+    return destination.state is DestinationState.BACKING_OFF and destination.error == DestinationError.MISSING
 
 
 def _several_missing(pair: PairStatus, missing: Sequence[DestinationStatus]) -> OperatorProblem:
@@ -380,7 +379,11 @@ def _waiting(count: int) -> str:
 
 def _of_destination(destination: DestinationStatus, at: datetime) -> Iterator[OperatorProblem]:
     waiting = f" At least {_waiting(destination.left)}." if destination.left else ""
-    path, error, reason = destination.path, destination.error or "", (destination.reason or "").rstrip(". ")
+    path, error, reason = (
+        destination.path,
+        DestinationError(destination.error or ""),
+        (destination.reason or "").rstrip(". "),
+    )
     if destination.state is DestinationState.BACKING_OFF:
         lasting = _since(destination.since, at)
         text = f"{path} has not accepted a message for {lasting}: {reason}.{waiting}"
@@ -401,12 +404,12 @@ def _of_destination(destination: DestinationStatus, at: datetime) -> Iterator[Op
         )
 
 
-def _remedy(path: str, error: str) -> str:
+def _remedy(path: str, error: DestinationError) -> str:
     """What to do about a destination that backs off. A command to give up names this destination and no other."""
-    if error not in (MISSING, DISABLED):
+    if error not in (DestinationError.MISSING, DestinationError.DISABLED):
         return REMEDIES.get(error, RETRIES)
-    word = "missing" if error == MISSING else "disabled"
-    cure = "Create the queue or topic" if error == MISSING else "Enable it"
+    word = "missing" if error is DestinationError.MISSING else "disabled"
+    cure = "Create the queue or topic" if error is DestinationError.MISSING else "Enable it"
     if WILDCARDS & set(path):
         return f"{cure} on the primary. {RETRIES}"
     command = f"syphon drain --give-up {word} --destination {shlex.quote(path)} -c FILE"

@@ -102,26 +102,26 @@ def _text(text: str, style: str = "") -> Text:
 
 
 def _cells(name: str, state: str, counted: DrainProgress | QueueProgress, rate: float) -> list[str]:
-    left = counted.left
+    remaining = counted.remaining
     return [
         name,
         state,
         f"{counted.moved:,}",
-        "?" if left is None else f"{left:,}",
+        "?" if remaining is None else f"{remaining:,}",
         f"{rate:,.0f}",
         f"{counted.in_flight:,}",
         f"{counted.dead_lettered:,}",
-        eta(left, rate),
+        eta(remaining, rate),
     ]
 
 
-def eta(left: int | None, rate: float) -> str:
+def eta(remaining: int | None, rate: float) -> str:
     """The estimated time until the queue is empty, as far as known."""
-    if left == 0:
+    if remaining == 0:
         return ""
-    if left is None or rate < 0.5:
+    if remaining is None or rate < 0.5:
         return "?"
-    seconds = round(left / rate)
+    seconds = round(remaining / rate)
     return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
@@ -147,9 +147,9 @@ class _Lines:
         rate = self._rate.at(progress.moved)
         return {
             "moved": progress.moved,
-            "left": progress.left,
+            "remaining": progress.remaining,
             "per_second": round(rate, 1),
-            "eta": eta(progress.left, rate),
+            "eta": eta(progress.remaining, rate),
             "limits": [
                 {"pair": pair, "per_second": round(limit.per_second or 0.0, 1), "set_by": limit.set_by}
                 for pair, limit in progress.limits.items()
@@ -161,7 +161,7 @@ class _Lines:
                     "state": queue.state.value,
                     "error": queue.error,
                     "moved": queue.moved,
-                    "left": queue.left,
+                    "remaining": queue.remaining,
                     "in_flight": queue.in_flight,
                     "dead_lettered": queue.dead_lettered,
                 }

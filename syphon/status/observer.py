@@ -333,7 +333,7 @@ class PairView:
         elif not primary.connected:
             state = BacklogQueueState.WAITING
         count, activity = backlog_counts.counts.get(key), _activity_of(totals)
-        left = None if count is None else count.left(activity)
+        left = None if count is None else count.remaining(activity)
         at_least = found.totals.in_flight + self._history.left(key.queue)
         peeked = backlog_counts.oldest.get(key)
         if peeked is not None and activity.moved > peeked.then.moved:

@@ -1,12 +1,11 @@
 """Moves messages from a queue to their destinations: pump, breakers, listener, and the replay of dead letters."""
 
 from .backlog_listener import Listener
-from .backoff_gate import BackoffGate, Gate, OpenGate
+from .backoff_gate import BackoffGate
 from .congestion import DEFAULT_SHARE, Congestion
 from .dead_letter_replay import NewId, Removal, Replay, ReplayResult
 from .deferred_scan import Ring, WaitingMessages
 from .destinations import DestinationBackoff
-from .doorbell import Doorbell
 from .duplicate_detection import DuplicateGuard, DuplicateWindows
 from .entity_sender import EntitySender, OutgoingMessage
 from .letter_import import ImportMessage, ImportResult, LetterImport
@@ -14,7 +13,7 @@ from .pump import Pump
 from .pump_options import MOST_QUEUES, PumpOptions
 from .queue_transfer import QueueTransfer
 from .route import Route, route_to_backlog, route_to_destination
-from .settlement import Ended, PumpCounters, wall_clock
+from .settlement import Ended, wall_clock
 from .traces import BatchTrace
 
 __all__ = [
@@ -24,21 +23,17 @@ __all__ = [
     "BatchTrace",
     "Congestion",
     "DestinationBackoff",
-    "Doorbell",
     "DuplicateGuard",
     "DuplicateWindows",
     "Ended",
     "EntitySender",
-    "Gate",
     "ImportMessage",
     "ImportResult",
     "LetterImport",
     "Listener",
     "NewId",
-    "OpenGate",
     "OutgoingMessage",
     "Pump",
-    "PumpCounters",
     "PumpOptions",
     "QueueTransfer",
     "Removal",

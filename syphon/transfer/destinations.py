@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from syphon.model import DestinationBusy, Durations, EntityPath, Renames, error_named
+from syphon.model import DestinationError, Durations, EntityPath, Renames
 from syphon.servicebus import Connection
 from syphon.time_budget import CHECK_ALL_EVERY
 
@@ -38,13 +38,12 @@ class DestinationBackoff(NamedTuple):
     """How many messages stayed in the backlog because of it since it last accepted one."""
     failures: int = 1
     """How often in a row it has failed: each failure doubles the next wait."""
-    error: str = ""
-    """The class of the error, as in DestinationMissing: what programs read where people read `reason`."""
+    error: DestinationError = DestinationError.NONE
 
     @property
     def is_throttled(self) -> bool:
         """Whether the service answered busy, and is expected to accept messages soon: they stay in flight."""
-        return self.error == DestinationBusy.__name__ and self.failures <= BUSY_IN_A_ROW
+        return self.error is DestinationError.BUSY and self.failures <= BUSY_IN_A_ROW
 
 
 class Destinations:
@@ -230,7 +229,7 @@ class Destinations:
                         str(state.because),
                         destination.left,
                         destination.breaker.attempts,
-                        type(state.because).__name__,
+                        DestinationError.of(state.because),
                     )
                 )
         return found
@@ -246,7 +245,7 @@ class Destinations:
 
         If the time is over, it only counts as failed: it is tried with one batch, or a ping.
         """
-        because = error_named(known.error, known.reason)
+        because = known.error.error(known.reason)
         destination = self._entity(EntityPath.of(known.path))
         if known.seconds > 0:
             destination.breaker.back_off(now + known.seconds, because, known.failures)

@@ -17,36 +17,40 @@ if TYPE_CHECKING:
     from .drain.result import DrainResult as DrainResult
     from .drain.result import QueueProgress as QueueProgress
     from .drain.result import WaitingDestination as WaitingDestination
+    from .drain.result import WaitingForecast as WaitingForecast
     from .drain.result import waiting_destinations as waiting_destinations
     from .drain.whole_drain import Drain as Drain
     from .pair_worker import PairFault as PairFault
     from .pair_worker import PairWorker as PairWorker
-    from .pausable_gate import PausableGate as PausableGate
     from .pauses import BY_THE_OPERATOR as BY_THE_OPERATOR
     from .pauses import Pause as Pause
     from .pauses import Pauses as Pauses
     from .pauses import StateUnreadable as StateUnreadable
-    from .spark_lifecycle import SparkLifecycle as SparkLifecycle
     from .spark_lifecycle import SparkState as SparkState
     from .spark_lifecycle import SparkView as SparkView
     from .start_stop import Engine as Engine
-    from .start_stop import WorkerEngine as WorkerEngine
     from .start_stop import engine_on_demand as engine_on_demand
     from .start_stop import running_engine as running_engine
     from .worker import Worker as Worker
 else:
     _MODULES = {
-        "pausable_gate": ("PausableGate",),
         "drain.emptiness": ("EmptinessCheck", "counts_of"),
         "drain.drain_options": ("DrainOptions", "GIVE_UP"),
         "drain.queue_drain": ("QueueDrain",),
         "drain.queue_state": ("DrainState",),
-        "drain.result": ("DrainProgress", "DrainResult", "QueueProgress", "WaitingDestination", "waiting_destinations"),
+        "drain.result": (
+            "DrainProgress",
+            "DrainResult",
+            "QueueProgress",
+            "WaitingDestination",
+            "WaitingForecast",
+            "waiting_destinations",
+        ),
         "drain.whole_drain": ("Drain",),
-        "start_stop": ("Engine", "WorkerEngine", "engine_on_demand", "running_engine"),
+        "start_stop": ("Engine", "engine_on_demand", "running_engine"),
         "pair_worker": ("PairFault", "PairWorker"),
         "pauses": ("BY_THE_OPERATOR", "Pause", "Pauses", "StateUnreadable"),
-        "spark_lifecycle": ("SparkLifecycle", "SparkState", "SparkView"),
+        "spark_lifecycle": ("SparkState", "SparkView"),
         "worker": ("Worker",),
     }
     __all__ = exported_names(_MODULES)

@@ -21,7 +21,7 @@ from pydantic import SecretStr
 
 from syphon.config import SideSettings, Transport
 from syphon.model import ExitCode
-from syphon.model.errors import Faulted, NotAuthorized, SyphonError, error_named
+from syphon.model.errors import DestinationError, Faulted, NotAuthorized, SyphonError
 from syphon.model.outcomes import Outcome
 from syphon.servicebus import wire_session
 from syphon.servicebus.factory import namespace_of
@@ -56,7 +56,7 @@ def main(options: dict[str, Any]) -> int:
         grace=10.0,
         linger=FOREVER,
         lock=options["lock"],
-        permanent=PERMANENT | {type(error_named(name, "")) for name in options.get("give_up", ())},
+        permanent=PERMANENT | {type(DestinationError(name).error("")) for name in options.get("give_up", ())},
     )
     pump = Pump(secondary, primary, record, bounds)
     pump.serve(queue)

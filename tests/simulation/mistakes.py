@@ -28,12 +28,13 @@ from syphon.sender.send_flow import SendFlow
 from syphon.sender.shared_failover import Failover
 from syphon.servicebus import LinkState, MessageState, Namespace, Peeked, RawSender, Sent
 from syphon.servicebus.frame_socket import FrameSocket
-from syphon.transfer import Congestion, Doorbell, DuplicateWindows, Listener, Replay
+from syphon.transfer import Congestion, DuplicateWindows, Listener, Replay
 from syphon.transfer.breaker import Breaker, State
 from syphon.transfer.connection_suspects import Isolation, MessageKey, Suspicion, Verdict
 from syphon.transfer.deferred_intake import DeferredIntake
 from syphon.transfer.destination import Destination, SendResults
 from syphon.transfer.destinations import Destinations
+from syphon.transfer.doorbell import Doorbell
 from syphon.transfer.intake import Intake
 from syphon.transfer.locks import LockKeeper
 from syphon.transfer.message_transfer import MessageTransfer

@@ -15,7 +15,8 @@ from syphon.servicebus import Pair
 from syphon.spark.jobs import JobResult
 from syphon.time_budget import NOTICING_DELAY
 from syphon.transfer import DestinationBackoff, PumpOptions
-from syphon.worker import SparkLifecycle, Worker
+from syphon.worker import Worker
+from syphon.worker.spark_lifecycle import SparkLifecycle
 
 from .connections import simulated_namespace
 from .control import SimulatedControl

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from syphon.amqp import Properties, data_section, properties_bytes
-from syphon.backlog import read_dead_letters, to_backlog
+from syphon.backlog import to_backlog
+from syphon.backlog.dead_letters import read_dead_letters
 from syphon.emulator.broker import BrokeredMessage, QueueDescription
 from syphon.model import NotAuthorized, SyphonError, TimeToLive
 from syphon.servicebus import Administration

@@ -13,20 +13,20 @@
 from __future__ import annotations
 
 from syphon.ledger.ledger import Ledger
-from syphon.ledger.rows import Origin
+from syphon.model import AttemptKey
 from syphon.model.outcomes import Outcome, Result
 from tests.support.ledger_rows import HOUR, MINUTE, NOON, attempt, note, outcome, record
 
 FULL = "amqp:resource-limit-exceeded: The queue 'orders' is full. TrackingId:{}"
 TOO_LARGE = "MessageTooLarge: Destination 'invoices': amqp:link:message-size-exceeded: {} bytes"
 NO_PATH = "NoDestination: x-ms-path is string '', expected is the path of an entity"
-FIRST, SECOND, KILLED = (Origin("contoso", job, 0, 0) for job in ("job-1", "job-2", "job-3"))
+FIRST, SECOND, KILLED = (AttemptKey("contoso", job, 0, 0) for job in ("job-1", "job-2", "job-3"))
 
 
 def put_on_record(ledger: Ledger) -> None:
     record(ledger, list(_first()), FIRST)
     record(ledger, list(_second()), SECOND)
-    record(ledger, [outcome(1, destination="elsewhere")], Origin("fabrikam", "job-4", 0, 0))
+    record(ledger, [outcome(1, destination="elsewhere")], AttemptKey("fabrikam", "job-4", 0, 0))
     note(
         ledger,
         [

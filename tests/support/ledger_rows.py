@@ -9,14 +9,15 @@ from uuid import uuid4
 from syphon.ledger import parquet
 from syphon.ledger.ledger import Ledger
 from syphon.ledger.parquet import files_by_day
-from syphon.ledger.rows import Attempt, Origin
+from syphon.ledger.rows import Attempt
+from syphon.model import AttemptKey
 from syphon.model.outcomes import Counters, Outcome, Result
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
 NOON = int(datetime(2026, 10, 5, 12, tzinfo=UTC).timestamp() * 1000)
 """The time of most events in these tests, in milliseconds since 1970."""
-ORIGIN = Origin("contoso", "job-1", 0, 0)
+ORIGIN = AttemptKey("contoso", "job-1", 0, 0)
 
 
 def outcome(
@@ -53,7 +54,7 @@ def outcome(
 
 
 def attempt(
-    received: int, forwarded: int | None = None, *, origin: Origin = ORIGIN, at: int = NOON, **more: object
+    received: int, forwarded: int | None = None, *, origin: AttemptKey = ORIGIN, at: int = NOON, **more: object
 ) -> Attempt:
     """An attempt of a task that had received so many messages, all of them forwarded by default."""
     ending: dict[str, object] = {"finished": True, "error": None}
@@ -72,7 +73,7 @@ def attempt(
     )
 
 
-def record(ledger: Ledger, outcomes: Sequence[Outcome], origin: Origin = ORIGIN) -> None:
+def record(ledger: Ledger, outcomes: Sequence[Outcome], origin: AttemptKey = ORIGIN) -> None:
     """Puts transfers on record, as the writer does it."""
     for day, file in files_by_day([packed_file(outcomes, origin)] if outcomes else []):
         ledger.put_transfers(f"{day}", uuid4().hex, file)
@@ -83,7 +84,7 @@ def note(ledger: Ledger, attempts: Sequence[Attempt]) -> None:
     ledger.put_attempts(uuid4().hex, attempts)
 
 
-def packed_file(outcomes: Sequence[Outcome], origin: Origin = ORIGIN) -> bytes:
+def packed_file(outcomes: Sequence[Outcome], origin: AttemptKey = ORIGIN) -> bytes:
     """Transfers as a task packs them."""
     return parquet.packed_file(outcomes, origin)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from syphon.model import SyphonError
 from syphon.spark import JobResult
-from syphon.worker import SparkLifecycle
+from syphon.worker.spark_lifecycle import SparkLifecycle
 
 
 class StubSpark:

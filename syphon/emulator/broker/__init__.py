@@ -1,6 +1,6 @@
 """What Service Bus does with messages, without a network: entities, locks, rules, faults and counts."""
 
-from .access import Access, Grant, Policy, key_name
+from .access import Grant, Policy, key_name
 from .actions import SqlAction
 from .admission import FRAGMENTS
 from .counters import Kind
@@ -46,7 +46,6 @@ from .transactions import OpenTransactions
 from .virtual_hosts import VirtualHosts
 
 __all__ = [
-    "Access",
     "Action",
     "AuthorizationRule",
     "BadArgument",

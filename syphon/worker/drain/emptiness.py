@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from syphon.backlog import SelectedQueue, by_pair, secondary_administration
 from syphon.config import SideSettings
-from syphon.model import SyphonError
+from syphon.model import QueueKey, SyphonError
 from syphon.servicebus import Connection, MessageState, Peeked, connected, peek
 
 log = logging.getLogger(__name__)
 
-MessageCounts = dict[tuple[str, str], int]
+MessageCounts = dict[QueueKey, int]
 """Active messages by pair and queue."""
 
 
@@ -94,7 +94,7 @@ def counts_of(selected: Sequence[SelectedQueue]) -> MessageCounts:
                 for _, queue in queues:
                     count = administration.queue_counts(queue)
                     if count is not None:
-                        counts[pair.name, queue] = count.active
+                        counts[QueueKey(pair.name, queue)] = count.active
             finally:
                 administration.close()
         except SyphonError as error:

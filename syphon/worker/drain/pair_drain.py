@@ -13,8 +13,7 @@ from syphon.config import PairSettings
 from syphon.control import HandOver
 from syphon.model import (
     DestinationBusy,
-    DestinationDisabled,
-    DestinationMissing,
+    DestinationError,
     EntityPath,
     Faulted,
     Impossible,
@@ -34,7 +33,7 @@ from .shared_limit import LimitShare, SharedLimit
 
 PER_SLOT = 5_000
 """Messages that justify one more slot."""
-NEED_A_PERSON = (DestinationMissing.__name__, DestinationDisabled.__name__)
+NEED_A_PERSON = (DestinationError.MISSING, DestinationError.DISABLED)
 """The errors of a destination that does not recover by itself."""
 LOCKED_ELSEWHERE = (
     "its messages are locked by another receiver: a worker, perhaps (`syphon pause` lets the drain have them), or "
@@ -201,7 +200,7 @@ class PairDrain:
     def _has_tried_enough(self) -> bool:
         """Whether each throttled destination was tried several times: waiting alone is no reason to give up."""
         # Not those whose back-off is over: they have accepted messages since, or have none left.
-        throttled = [backoff for backoff in self.backoffs.backing_off() if backoff.error == DestinationBusy.__name__]
+        throttled = [backoff for backoff in self.backoffs.backing_off() if backoff.error is DestinationError.BUSY]
         return all(backoff.failures >= LEAST_ATTEMPTS for backoff in throttled)
 
     def _run_job(self, jobs: Jobs, share: LimitShare) -> JobResult:
@@ -232,7 +231,7 @@ class PairDrain:
         if self.pair.session_order is not None:
             return 1  # others would wait for it (D21)
         most = min(most, self._options.slots or most)
-        return max(1, min(most, sum(queue.left for queue in self.open_queues) // PER_SLOT))
+        return max(1, min(most, sum(queue.expected_rest for queue in self.open_queues) // PER_SLOT))
 
     def _only_waits(self, queue: QueueDrain) -> bool:
         """Whether all remaining messages are for missing or disabled destinations: patience does not help them."""

@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 from syphon.backlog import destination_of, stamps_of
 from syphon.config import PairSettings
-from syphon.control import AttemptKey, QueueAttempt, Totals
-from syphon.model import DestinationMissing, MessageFilter, Stats, SyphonError
+from syphon.control import QueueAttempt, Totals
+from syphon.model import AttemptKey, DestinationMissing, MessageFilter, Stats, SyphonError
 from syphon.servicebus import Peeked, SideFault
 from syphon.spark import JobResult
 
@@ -98,7 +98,7 @@ class QueueDrain:
         return self._now() - self.moved_at > self._options.patience
 
     @property
-    def left(self) -> int:
+    def expected_rest(self) -> int:
         """Remaining messages, by the count at the start, which may be wrong."""
         return max(0, (self.expected or 0) - self.totals.moved)
 

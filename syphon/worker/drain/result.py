@@ -11,10 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import NamedTuple
 
 from syphon.control import RateLimit, Totals
-from syphon.model import EntityPath, SyphonError, plural
+from syphon.model import DestinationError, EntityPath, SyphonError, plural
 from syphon.servicebus import SideFault, connected, peek
 from syphon.spark import SparkLost
 from syphon.transfer import DestinationBackoff
@@ -42,7 +41,7 @@ class QueueProgress:
     """Messages among those moved that went to the dead letters."""
 
     @property
-    def left(self) -> int | None:
+    def remaining(self) -> int | None:
         """Remaining messages, by the count at the start; None if it is unknown."""
         return None if self.expected is None else max(0, self.expected - self.moved)
 
@@ -77,13 +76,13 @@ class DrainProgress:
         return None if None in every else sum(count for count in every if count is not None)
 
     @property
-    def left(self) -> int | None:
+    def remaining(self) -> int | None:
         """Remaining messages, by the counts at the start; None if one is unknown."""
         return None if self.expected is None else max(0, self.expected - self.moved)
 
     def __str__(self) -> str:
-        left = "" if self.left is None else f", about {self.left:,} left"
-        return f"{plural(self.moved, 'message')} moved{left}"
+        rest = "" if self.remaining is None else f", about {self.remaining:,} left"
+        return f"{plural(self.moved, 'message')} moved{rest}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,16 +143,22 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 # --- what a drain left in the backlog --------------------------------------------------------------------------------
 
 
-class WaitingDestination(NamedTuple):
-    """A destination whose messages a drain left in the backlog."""
+@dataclass(frozen=True, slots=True)
+class WaitingForecast:
+    """Messages that wait for their destination, and why."""
 
     pair: str
     path: str
     left: int
-    """Matching messages for it in the backlog, by peek; at most 100,000 per queue."""
+    """Matching messages for it in the backlog; a drain counts by peek, at most 100,000 per queue."""
     reason: str
-    error: str
-    """The class of the error, as in DestinationMissing."""
+    error: DestinationError
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingDestination(WaitingForecast):
+    """A destination whose messages a drain left in the backlog."""
+
     seconds: float
     """Seconds until the next attempt."""
     failures: int

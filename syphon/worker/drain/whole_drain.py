@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from syphon.backlog import SelectedQueue, by_pair
 from syphon.control import FAULTED, STOPPED, QueueAttempt, RateLimit, Shares, Step
+from syphon.model import QueueKey
 from syphon.spark import SparkLost
 
 from ..pausable_gate import PausableGate
@@ -35,15 +36,17 @@ class Drain:
         self._lost: SparkLost | None = None
         self._result: DrainResult | None = None
         self.queues: list[QueueDrain] = []
-        self._pairs: list[PairDrain] = []
+        self._pair_drains: list[PairDrain] = []
         chosen = by_pair(selected)
         limit = SharedLimit(options.limit, len(chosen))
         for pair, ours in chosen:
             backoffs = PausableGate(pair.name)
             backoffs.renames = pair.destinations.renames
-            queues = [QueueDrain(pair, queue, options, backoffs, counts.get((pair.name, queue))) for _, queue in ours]
+            queues = [
+                QueueDrain(pair, queue, options, backoffs, counts.get(QueueKey(pair.name, queue))) for _, queue in ours
+            ]
             self.queues += queues
-            self._pairs.append(
+            self._pair_drains.append(
                 PairDrain(pair, queues, options, backoffs=backoffs, limit=limit, stopping=self._stopping, lease=lease)
             )
 
@@ -52,7 +55,7 @@ class Drain:
 
         Most drains that a timer starts find nothing, and starting Spark takes ten seconds of CPU.
         """
-        for pair in self._pairs:
+        for pair in self._pair_drains:
             pair.peek()
         return not self._is_over
 
@@ -61,7 +64,7 @@ class Drain:
         self._engine = engine
         if self._stopping.is_set():
             self.stop()  # it was stopped while Spark started
-        for pair in self._pairs:
+        for pair in self._pair_drains:
             engine.control_server.set_rate(pair.pair.name, self._options.rate, pair.pair.rate_share)
             pair.start(engine.jobs)
         while not self._is_over and engine.ending.left_for(Step.SLOTS) > 0.0:
@@ -109,7 +112,7 @@ class Drain:
         thread.join(ending.left_for(Step.SIDES) if ending is not None and ending.has_begun else None)
 
     def _finish_pairs(self) -> None:
-        for pair in self._pairs:
+        for pair in self._pair_drains:
             pair.finish()
 
     def _count_cut_off(self) -> None:
@@ -133,7 +136,7 @@ class Drain:
 
     def progress(self) -> DrainProgress:
         """The progress of the drain, including the running jobs."""
-        backing_off = tuple(backoff for pair in self._pairs for backoff in pair.backoffs.backing_off())
+        backing_off = tuple(backoff for pair in self._pair_drains for backoff in pair.backoffs.backing_off())
         limits = self._limits()
         queues = tuple(self._progress_of(queue, limits.get(queue.pair.name, RateLimit())) for queue in self.queues)
         return DrainProgress(queues, backing_off, limits, self.is_stopping)
@@ -141,7 +144,7 @@ class Drain:
     def _limits(self) -> dict[str, RateLimit]:
         if self._engine is None:
             return {}
-        found = {pair.pair.name: self._engine.control_server.rate_limit(pair.pair.name) for pair in self._pairs}
+        found = {pair.pair.name: self._engine.control_server.rate_limit(pair.pair.name) for pair in self._pair_drains}
         return {name: limit for name, limit in found.items() if limit.per_second is not None}
 
     def _progress_of(self, queue: QueueDrain, limit: RateLimit) -> QueueProgress:

@@ -14,7 +14,7 @@ from syphon.backlog.provisioning import (
     NoBacklogQueue,
     Provisioned,
     ProvisionedQueue,
-    QueueState,
+    ProvisionState,
     differences,
     plan,
     provision,
@@ -102,15 +102,15 @@ def requests(here: Site) -> int:
 
 
 def existing(name: QueueName, differences: tuple[Difference, ...] = ()) -> ProvisionedQueue:
-    return ProvisionedQueue(name, QueueState.EXISTS, differences)
+    return ProvisionedQueue(name, ProvisionState.EXISTS, differences)
 
 
 def missing(name: QueueName) -> ProvisionedQueue:
-    return ProvisionedQueue(name, QueueState.MISSING)
+    return ProvisionedQueue(name, ProvisionState.MISSING)
 
 
 def created(name: QueueName) -> ProvisionedQueue:
-    return ProvisionedQueue(name, QueueState.CREATED)
+    return ProvisionedQueue(name, ProvisionState.CREATED)
 
 
 # The plan -------------------------------------------------------------------------------------------------------------
@@ -140,7 +140,10 @@ def test_a_plan_says_what_exists_what_differs_and_what_would_be_made(
         ),
         missing(TWO),
     )
-    assert (planned.of(QueueState.EXISTS)[0], planned.of(QueueState.MISSING)) == (existing(ZERO), (missing(TWO),))
+    assert (planned.of(ProvisionState.EXISTS)[0], planned.of(ProvisionState.MISSING)) == (
+        existing(ZERO),
+        (missing(TWO),),
+    )
     assert [queue.name for queue in planned.different] == [ONE]
     assert queues_there(here) == before, "a plan changes nothing"
 
@@ -212,7 +215,7 @@ def test_queues_are_the_same_in_capitals(here: Site, administration: Administrat
     for name in (ZERO, ONE.title(), TWO.title()):
         here.do(lambda namespace, name=name: namespace.create_queue(as_documented(name)))  # type: ignore[misc]
     planned = plan(administration, [QueueName(ZERO.upper()), ONE])
-    assert [queue.state for queue in planned.queues] == [QueueState.EXISTS] * 2
+    assert [queue.state for queue in planned.queues] == [ProvisionState.EXISTS] * 2
     assert [name.lower() for name in planned.extra] == [TWO]
 
 
@@ -221,8 +224,8 @@ def test_what_cannot_be_seen_is_part_of_the_plan(here: Site, administration: Adm
     here.arm(Fault(Action.DROP, Operation.MANAGE, entity=""))  # the list, in Resource Manager's words
     here.do(lambda namespace: namespace.create_queue(as_documented(ZERO)))
     planned = plan(administration, names(2))
-    assert planned.of(QueueState.EXISTS) == (existing(ZERO),)
-    (unknown,) = planned.of(QueueState.UNKNOWN)
+    assert planned.of(ProvisionState.EXISTS) == (existing(ZERO),)
+    (unknown,) = planned.of(ProvisionState.UNKNOWN)
     assert unknown.name == ONE
     assert isinstance(unknown.because, AdministrationUnavailable)
     assert isinstance(planned.unlisted, AdministrationUnavailable)
@@ -233,7 +236,7 @@ def test_an_unreachable_namespace_is_asked_once_and_not_for_every_queue(
 ) -> None:
     here.arm(Fault(Action.DROP, Operation.MANAGE))
     planned = plan(administration, names(10))
-    assert [queue.name for queue in planned.of(QueueState.UNKNOWN)] == names(10)
+    assert [queue.name for queue in planned.of(ProvisionState.UNKNOWN)] == names(10)
     assert isinstance(planned.unlisted, AdministrationUnreachable)
     with pytest.raises(NoBacklogQueue):
         provision(administration, planned, sleep=Sleep())
@@ -417,7 +420,7 @@ def test_a_plan_made_during_an_outage_can_be_carried_out_after_it(here: Site, ad
     here.do(lambda namespace: namespace.create_queue(as_documented(ONE)))
     here.go_out(Outage.DROP)
     planned = plan(administration, names(2))
-    assert [queue.name for queue in planned.of(QueueState.UNKNOWN)] == [ZERO, ONE]
+    assert [queue.name for queue in planned.of(ProvisionState.UNKNOWN)] == [ZERO, ONE]
     here.do(lambda namespace: namespace.faults.end_outage())
     done = provision(administration, planned, sleep=never)
     assert done.queues == (created(ZERO), existing(ONE))
@@ -448,7 +451,7 @@ def test_a_name_that_a_topic_has_is_dropped(here: Site, administration: Administ
     here.do(lambda namespace: namespace.create_topic(TopicDescription(ZERO)))
     done = provision(administration, plan(administration, names(2)), sleep=Sleep())
     (dropped,) = done.dropped
-    assert dropped.state is QueueState.FAILED
+    assert dropped.state is ProvisionState.FAILED
     assert (dropped.name, type(dropped.because)) == (ZERO, EntityConflict)
     assert done.names == (ONE,)
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syphon.backlog import DOCUMENTED, BacklogQueue, backlog_queues, not_allowed, parse_queue_name, primary_label
+from syphon.backlog import backlog_queues, not_allowed, primary_label
+from syphon.backlog.queues import DOCUMENTED, BacklogQueue, as_written, differences_from_documented, parse_queue_name
 from syphon.model.entity_path import EntityPath, PathPatterns, never_a_destination
 
 
@@ -150,7 +151,7 @@ def test_the_operators_patterns_decide_whatever_the_capitals_and_never_beyond_na
 
 
 def test_the_documented_description_is_the_articles() -> None:  # P2
-    assert DOCUMENTED.written() == {
+    assert as_written(DOCUMENTED) == {
         "max_size_in_megabytes": "5120",
         "max_delivery_count": "2147483647",
         "default_message_time_to_live": "P10675199DT2H48M5.4775807S",
@@ -162,14 +163,14 @@ def test_the_documented_description_is_the_articles() -> None:  # P2
 
 
 def test_a_queue_as_documented_differs_in_nothing() -> None:  # P3
-    assert DOCUMENTED.differences(dataclasses.replace(DOCUMENTED)) == []
+    assert differences_from_documented(dataclasses.replace(DOCUMENTED)) == []
 
 
 def test_each_difference_is_reported_by_its_property() -> None:  # P3
     found = dataclasses.replace(
         DOCUMENTED, max_delivery_count=10, lock_duration=30_000, dead_lettering_on_message_expiration=False
     )
-    assert [str(difference) for difference in DOCUMENTED.differences(found)] == [
+    assert [str(difference) for difference in differences_from_documented(found)] == [
         "max_delivery_count is 10, documented is 2147483647",
         "lock_duration is PT30S, documented is PT1M",
         "dead_lettering_on_message_expiration is false, documented is true",

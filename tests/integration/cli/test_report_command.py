@@ -18,8 +18,7 @@ from click.testing import CliRunner
 from syphon.cli import main
 from syphon.cli.report_tables import show
 from syphon.ledger.parquet import transfer_rows
-from syphon.ledger.rows import Origin
-from syphon.model import ExitCode
+from syphon.model import AttemptKey, ExitCode
 from syphon.model.outcomes import Outcome, Result
 from tests.support.cli_process import run_syphon
 from tests.support.reports import a_report, an_empty_report
@@ -66,7 +65,8 @@ def ledger(tmp_path: Path) -> Path:
     folder = tmp_path / "ledger" / "transfers" / "date=2026-10-05"
     folder.mkdir(parents=True)
     pq.write_table(
-        pa.Table.from_batches([transfer_rows(outcomes, Origin("contoso", "job-1", 0, 0))]), folder / "part-1.parquet"
+        pa.Table.from_batches([transfer_rows(outcomes, AttemptKey("contoso", "job-1", 0, 0))]),
+        folder / "part-1.parquet",
     )
     return tmp_path / "ledger"
 

@@ -17,7 +17,8 @@ import pytest
 from syphon.ledger.ledger import Ledger, LedgerUnreadable, LedgerUnwritable
 from syphon.ledger.reader import LocalReader
 from syphon.ledger.report_query import query_report
-from syphon.ledger.rows import ATTEMPTS, TRANSFERS, Origin
+from syphon.ledger.rows import ATTEMPTS, TRANSFERS
+from syphon.model import AttemptKey
 from syphon.model.outcomes import Result
 from tests.support.ledger_rows import HOUR, NOON, attempt, note, outcome, record
 
@@ -47,7 +48,7 @@ def test_a_transfer_is_on_record_as_it_was_reported(ledger: Ledger, spark: Spark
     told = outcome(
         7, result=Result.DEAD_LETTERED, reason="MessageTooLarge: 'orders'", possible_duplicate=True, renamed_to="new"
     )
-    record(ledger, [told], Origin("contoso", "job-9", 3, 1))
+    record(ledger, [told], AttemptKey("contoso", "job-9", 3, 1))
     row = ledger.transfers().selectExpr("*", "unix_millis(settled_at) as settled").first()
     assert row is not None
     assert (row.pair, row.job, row.slot, row.attempt) == ("contoso", "job-9", 3, 1)
@@ -119,8 +120,8 @@ def test_jobs_of_one_driver_that_write_at_once_lose_no_row(ledger: Ledger, spark
     def job(number: int) -> None:
         for turn in range(2):
             at = number * 100 + turn * 10
-            record(ledger, [outcome(at + each) for each in range(10)], Origin("contoso", f"job-{at}", 0, 0))
-            note(ledger, [attempt(10, origin=Origin("contoso", f"job-{at}", 0, 0))])
+            record(ledger, [outcome(at + each) for each in range(10)], AttemptKey("contoso", f"job-{at}", 0, 0))
+            note(ledger, [attempt(10, origin=AttemptKey("contoso", f"job-{at}", 0, 0))])
 
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(job, range(6)))

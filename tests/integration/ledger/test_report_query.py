@@ -20,8 +20,8 @@ from syphon.ledger.merge import merge
 from syphon.ledger.reader import LocalReader, Reader, SparkReader
 from syphon.ledger.report_query import BANDS, query_report
 from syphon.ledger.report_values import Renamed, Report
-from syphon.ledger.rows import OpenJob, Origin, Period
-from syphon.model import ExitCode
+from syphon.ledger.rows import OpenJob, Period
+from syphon.model import AttemptKey, ExitCode
 from syphon.model.outcomes import Counters, Result
 from tests.support import ledger_incident
 from tests.support.ledger_incident import FULL
@@ -184,7 +184,7 @@ def test_all_pairs_are_reported_unless_one_is_named(spark: SparkSession, reader:
 def test_a_clean_run_is_complete(spark: SparkSession, reader: ReaderOf, tmp_path: Path) -> None:
     ledger = Ledger(spark, str(tmp_path))
     record(ledger, [outcome(1, result=Result.LEFT, reason="The pump was told to stop."), outcome(2)])
-    again = Origin("contoso", "job-2", 0, 0)
+    again = AttemptKey("contoso", "job-2", 0, 0)
     record(ledger, [outcome(1, at=NOON + MINUTE, waited=HOUR + MINUTE)], again)
     note(ledger, [attempt(2), attempt(1, origin=again)])
     told = query_report(reader(ledger))
@@ -416,7 +416,7 @@ def test_both_ways_to_read_a_ledger_count_the_same(spark: SparkSession, tmp_path
         "The pump was told to stop.",
     ]
     for job in range(12):
-        origin = Origin(chance.choice(["contoso", "fabrikam"]), f"job-{job}", chance.randrange(2), 0)
+        origin = AttemptKey(chance.choice(["contoso", "fabrikam"]), f"job-{job}", chance.randrange(2), 0)
         rows = [
             outcome(
                 chance.randrange(60),

@@ -18,8 +18,9 @@ from syphon.ledger import writer as writer_module
 from syphon.ledger.filesystems import LocalFiles
 from syphon.ledger.ledger import Ledger, LedgerUnwritable
 from syphon.ledger.merge import StoredFile
-from syphon.ledger.rows import Attempt, OpenJob, Origin
+from syphon.ledger.rows import Attempt, OpenJob
 from syphon.ledger.writer import LedgerWriter
+from syphon.model import AttemptKey
 from syphon.model.outcomes import Counters
 from tests.support.ledger_rows import HOUR, NOON, attempt, outcome, packed_file
 from tests.support.waiting import eventually
@@ -171,7 +172,7 @@ def test_a_ledger_that_cannot_be_written_does_not_keep_a_worker_from_ending(
 def test_where_nothing_can_be_written_the_oldest_rows_make_room_and_their_job_stays_open(
     writer: LedgerWriter, files: Faulty, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, second = packed_file([outcome(1)]), packed_file([outcome(2)], Origin("contoso", "job-2", 0, 0))
+    first, second = packed_file([outcome(1)]), packed_file([outcome(2)], AttemptKey("contoso", "job-2", 0, 0))
     monkeypatch.setattr(writer_module, "MOST_WAITING", len(first) + 10)
     monkeypatch.setattr(writer_module, "LEDGER_RETRY_AFTER", 0.05)
     for job in ("job-1", "job-2"):
@@ -179,7 +180,7 @@ def test_where_nothing_can_be_written_the_oldest_rows_make_room_and_their_job_st
     files.full = True
     writer.close_job("job-1", [first], [attempt(1)])
     writer.catch_up()
-    writer.close_job("job-2", [second], [attempt(1, origin=Origin("contoso", "job-2", 0, 0))])
+    writer.close_job("job-2", [second], [attempt(1, origin=AttemptKey("contoso", "job-2", 0, 0))])
     files.full = False
     assert not writer.finish()
     assert "rows of job job-1 were dropped" in writer.error
@@ -286,7 +287,7 @@ def test_a_record_that_hangs_does_not_block_the_rows_of_other_jobs(
     for number in range(1, 4):
         job = f"job-{number}"
         writer.open_job(JOB._replace(job=job))
-        origin = Origin("contoso", job, 0, 0)
+        origin = AttemptKey("contoso", job, 0, 0)
         writer.close_job(job, [packed_file([outcome(number)], origin)], [attempt(1, origin=origin)])
     eventually(lambda: numbers(tmp_path) == [1, 2, 3], what="the rows of all jobs are written")
     hanging.answers.set()

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syphon.amqp import Int, Long, Malformed, Map, Message, Section, Symbol, Value, decode, section_bytes, split
-from syphon.backlog import read_dead_letters
+from syphon.backlog.dead_letters import read_dead_letters
 from syphon.emulator import Action, Fault, Kind, Operation, Outage
 from syphon.emulator.broker.message import ORDINAL_MASK, BrokeredMessage
 from syphon.emulator.broker.message_store import MessageStore

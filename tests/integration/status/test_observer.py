@@ -294,7 +294,7 @@ def test_a_queue_with_work_is_counted_each_minute_and_an_old_count_is_dropped_if
         eventually(lambda: not found.not_ready())
         queue = CountedQueue(found, is_busy=True)
         assert queue.asks(after=0)
-        assert (queue.count().left(queue.activity), queue.count().dead_letters(queue.activity)) == (0, 0)
+        assert (queue.count().remaining(queue.activity), queue.count().dead_letters(queue.activity)) == (0, 0)
         emulator.call(lambda: emulator["contoso-dr"].namespace.faults.begin_outage(Outage.REFUSE))
         assert not queue.asks(after=COUNT_EVERY - 1)
         assert queue.asks(after=1)
@@ -309,9 +309,9 @@ def test_a_count_made_wrong_by_new_messages_is_not_shown_and_is_soon_repeated(
         queue = CountedQueue(found, is_busy=True)
         queue.asks(after=0)
         queue.activity = queue.activity._replace(moved=7)  # two more than the queue held
-        assert queue.count().left(queue.activity) is None
+        assert queue.count().remaining(queue.activity) is None
         assert queue.asks(after=COUNT_AGAIN_AFTER)
-        assert queue.count().left(queue.activity) == 0
+        assert queue.count().remaining(queue.activity) == 0
         assert not queue.asks(after=COUNT_AGAIN_AFTER)  # the count holds
 
 

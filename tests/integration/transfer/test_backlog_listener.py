@@ -12,9 +12,10 @@ from syphon.emulator.broker.message import BrokeredMessage
 from syphon.emulator.broker.namespace import BrokerNamespace
 from syphon.model import DestinationUnreachable, NotAuthorized
 from syphon.servicebus import Connection, Namespace, Pair
-from syphon.transfer import DestinationBackoff, Gate
+from syphon.transfer import DestinationBackoff
 from syphon.transfer import backlog_listener as listening_module
 from syphon.transfer.backlog_listener import Listener
+from syphon.transfer.backoff_gate import Gate
 from syphon.worker.pausable_gate import PausableGate
 from tests.integration.transfer.conftest import BACKLOG, TwoNamespaces, aliased
 

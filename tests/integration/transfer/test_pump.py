@@ -24,6 +24,7 @@ from syphon.amqp import (
 from syphon.backlog import to_backlog
 from syphon.emulator import Action, EntityStatus, Fault, Operation
 from syphon.emulator.broker.message import BrokeredMessage
+from syphon.model import DestinationError
 from syphon.model.entity_path import PathPatterns
 from syphon.model.errors import DestinationDisabled, DestinationMissing
 from syphon.model.outcomes import Result
@@ -164,7 +165,9 @@ def test_messages_that_are_given_up_go_to_the_dead_letters(namespaces: TwoNamesp
 def test_a_back_off_that_another_pump_found_keeps_its_error(namespaces: TwoNamespaces) -> None:  # S4
     with namespaces.pump() as (pump, _):
         for name in ("DestinationMissing", "of a later version"):
-            pump.back_off(DestinationBackoff(name, 30.0, "amqp:not-found: no such entity", 1, 2, name))
+            pump.back_off(
+                DestinationBackoff(name, 30.0, "amqp:not-found: no such entity", 1, 2, DestinationError(name))
+            )
         found = {known.path: (known.error, known.reason, known.failures) for known in pump.backing_off()}
     assert found == {
         "DestinationMissing": ("DestinationMissing", "amqp:not-found: no such entity", 2),

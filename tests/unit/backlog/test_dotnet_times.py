@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syphon.amqp import Described, Long, Symbol, decode
-from syphon.backlog import FOREVER, iso_duration
-from syphon.backlog.dotnet_times import LONGEST, Ticks, moment, timespan, timespan_bytes, whole_millis
+from syphon.backlog import FOREVER
+from syphon.backlog.dotnet_times import LONGEST, Ticks, iso_duration, moment, timespan, timespan_bytes, whole_millis
 
 DAY = 86_400_000
 

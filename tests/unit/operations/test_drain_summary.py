@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from syphon.control.totals import Totals
-from syphon.model import ExitCode, Stats
+from syphon.model import DestinationError, ExitCode, Stats
 from syphon.operations.drain_summary import exit_code_of, summarized, verdict_of
 from syphon.worker.drain.drain_options import DrainOptions
 from syphon.worker.drain.queue_state import DrainState
@@ -86,7 +86,7 @@ def test_a_filter_over_an_empty_backlog_is_a_success() -> None:
     assert (exit_code_of(found, BILLING), verdict_of(found)) == (ExitCode.OK, "The backlog was already empty.")
 
 
-def waits(path: str, left: int, error: str) -> WaitingDestination:
+def waits(path: str, left: int, error: DestinationError) -> WaitingDestination:
     return WaitingDestination("a", path, left, "amqp:not-found: no", error, 30.0, 1)
 
 
@@ -99,24 +99,24 @@ def stuck(remaining: int) -> DrainResult:
 
 def test_messages_for_missing_or_disabled_destinations_are_named_with_the_way_to_give_them_up() -> None:  # S4
     found = stuck(7)
-    waiting = [waits("gone", 4, "DestinationMissing"), waits("full", 2, "DestinationFull")]
+    waiting = [waits("gone", 4, DestinationError.MISSING), waits("full", 2, DestinationError.FULL)]
     assert exit_code_of(found, DrainOptions()) is ExitCode.LEFT
     assert verdict_of(found, waiting) == (
         "7 messages are still in the backlog: 2 forwarded. 4 messages are waiting for gone (missing): create or enable "
         "the entity and drain again, or dead-letter them with --give-up missing --destination gone."
     )
-    waiting.append(waits("closed", 1, "DestinationDisabled"))
+    waiting.append(waits("closed", 1, DestinationError.DISABLED))
     assert "5 messages are waiting for gone (missing), closed (disabled): " in verdict_of(found, waiting)
     assert "--give-up missing,disabled --destination NAME." in verdict_of(found, waiting)
 
 
 def test_a_verdict_names_few_destinations_however_many_there_are() -> None:
-    many = [waits(f"gone-{number}", 1, "DestinationMissing") for number in range(100)]
+    many = [waits(f"gone-{number}", 1, DestinationError.MISSING) for number in range(100)]
     assert " and 95 more: create" in verdict_of(stuck(100), many)
 
 
 def test_messages_that_wait_for_a_full_destination_cannot_be_given_up() -> None:
-    assert "--give-up" not in verdict_of(stuck(2), [waits("full", 2, "DestinationFull")])
+    assert "--give-up" not in verdict_of(stuck(2), [waits("full", 2, DestinationError.FULL)])
 
 
 def test_a_drain_that_was_stopped_while_it_settled_claims_neither_emptiness_nor_the_time() -> None:  # X2, S11

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
+from syphon.control import Account
 from syphon.datasource.backlog_frames import DeadLetterPreview, DestinationSummary
-from syphon.model import ExitCode, html_table
+from syphon.model import DestinationError, ExitCode, html_table
 from syphon.operations.drain_dry_run import (
     CostForecast,
     DestinationForecast,
     DryRun,
     UncheckedPrimary,
-    WaitingForecast,
 )
 from syphon.operations.drain_run import DrainInterrupted
-from syphon.operations.drain_summary import Account, DestinationResult, DrainSummary, QueueResult
+from syphon.operations.drain_summary import DestinationResult, DrainSummary, QueueResult
 from syphon.operations.inspection import BacklogAnswer, BacklogOverview, UnseenQueue
 from syphon.worker.drain.queue_state import DrainState
-from syphon.worker.drain.result import DrainProgress, QueueProgress, WaitingDestination
+from syphon.worker.drain.result import DrainProgress, QueueProgress, WaitingDestination, WaitingForecast
 from tests.support.reports import a_report, an_empty_report
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e&\x1b[2J\"'"
@@ -36,7 +36,7 @@ SUMMARY = DrainSummary(
     others=0,
     queues=(QueueResult("contoso", HOSTILE, DrainState.STUCK, HOSTILE, 2, 1, 2, 0),),
     destinations=(DestinationResult("contoso", HOSTILE, 2, 1),),
-    waiting=(WaitingDestination("contoso", HOSTILE, 2, HOSTILE, "DestinationMissing", 3.0, 1),),
+    waiting=(WaitingDestination("contoso", HOSTILE, 2, HOSTILE, DestinationError.MISSING, 3.0, 1),),
     ledger="./ledger",
     ledger_error=HOSTILE,
 )
@@ -52,7 +52,7 @@ DRY_RUN = DryRun(
     bytes=10,
     destinations=(DestinationForecast("contoso", HOSTILE, 3, 10, None, 0, 0, 1, waiting=2),),
     dead_letters=(DeadLetterPreview("contoso", HOSTILE, "NoDestination", 1, HOSTILE),),
-    waiting=(WaitingForecast("contoso", HOSTILE, 2, HOSTILE, "DestinationMissing"),),
+    waiting=(WaitingForecast("contoso", HOSTILE, 2, HOSTILE, DestinationError.MISSING),),
     unchecked=(UncheckedPrimary("contoso", HOSTILE, HOSTILE),),
     give_up=(),
     seconds=0.0,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from syphon.control.protocol import QueueReport, SlotReport
 from syphon.control.totals import QueueAttempt, QueueTotals
+from syphon.model import DestinationError
 from syphon.model.outcomes import DestinationStats, QueueKey, Stats
 from syphon.status.destination_history import DestinationHistory
 from syphon.status.snapshot import DestinationState, DestinationStatus
@@ -150,7 +151,7 @@ def test_messages_that_were_left_and_then_dead_lettered_do_not_wait_any_more() -
 
 def test_a_missing_destination_is_told_from_a_full_one_by_its_error() -> None:  # S4
     scene = Scene()
-    missing = DestinationBackoff("gone", 30.0, "amqp:not-found: no such entity", 4, 1, "DestinationMissing")
+    missing = DestinationBackoff("gone", 30.0, "amqp:not-found: no such entity", 4, 1, DestinationError.MISSING)
     scene.ends(job(DestinationStats("gone", left=4), waiting=[missing]))
     gone = scene.look([missing])["gone"]
     assert (gone.state, gone.error, gone.left) == (DestinationState.BACKING_OFF, "DestinationMissing", 4)

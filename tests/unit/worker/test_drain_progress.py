@@ -11,7 +11,7 @@ from syphon.backlog import QueueName, SelectedQueue
 from syphon.config import PairSettings
 from syphon.control import Ending, HandOver, QueueReport, SlotReport
 from syphon.control.slot_control import SlotControl
-from syphon.model import Counters
+from syphon.model import Counters, QueueKey
 from syphon.servicebus import Peeked
 from syphon.spark import JobResult
 from syphon.worker.drain.drain_options import DrainOptions
@@ -55,15 +55,15 @@ class OneJob:
 
 def test_the_last_progress_is_that_of_the_end() -> None:  # X7
     scene = OneJob()
-    drain = Drain([SelectedQueue(PAIR, QUEUE)], DrainOptions(), {(PAIR.name, QUEUE): 3})
-    (pair,) = drain._pairs
+    drain = Drain([SelectedQueue(PAIR, QUEUE)], DrainOptions(), {QueueKey(PAIR.name, QUEUE): 3})
+    (pair,) = drain._pair_drains
     pair._emptiness = cast(Any, scene)
     watch = SimpleNamespace(failure=None, wait_for_failure=lambda: None)
     engine = SimpleNamespace(control_server=SlotControl(), jobs=scene, ending=Ending(), watch=watch)
     drain.run(cast(Engine, engine), scene.show, every=60.0)
     first, last = scene.shown[0], scene.shown[-1]
-    assert (first.moved, first.left) == (0, 3)
-    assert (last.moved, last.left, last.in_flight) == (3, 0, 0)
+    assert (first.moved, first.remaining) == (0, 3)
+    assert (last.moved, last.remaining, last.in_flight) == (3, 0, 0)
     assert [queue.state for queue in last.queues] == [DrainState.EMPTY]
 
 
@@ -81,5 +81,5 @@ def test_a_killed_attempt_counts_once_however_many_queues_it_has_served() -> Non
 def test_the_time_to_go_does_not_count_messages_outside_the_filter() -> None:  # X7
     """The namespace counts all of them: how many match is not known before they are received."""
     for options, left in ((DrainOptions(), 3), (DrainOptions(destinations=["orders"]), None)):
-        progress = Drain([SelectedQueue(PAIR, QUEUE)], options, {(PAIR.name, QUEUE): 3}).progress()
-        assert (progress.left, progress.queues[0].left) == (left, left)
+        progress = Drain([SelectedQueue(PAIR, QUEUE)], options, {QueueKey(PAIR.name, QUEUE): 3}).progress()
+        assert (progress.remaining, progress.queues[0].remaining) == (left, left)

@@ -10,6 +10,7 @@ import pytest
 
 from syphon.amqp import data_section
 from syphon.backlog import to_backlog
+from syphon.model import DestinationError
 from syphon.servicebus import MessageState, Peeked
 from syphon.transfer import DestinationBackoff
 from syphon.worker.drain import result
@@ -17,7 +18,7 @@ from syphon.worker.drain.drain_options import DrainOptions
 from syphon.worker.drain.result import DrainResult
 from tests.unit.worker.test_pair_drain import Scene
 
-BACK_OFFS = tuple(DestinationBackoff(path, 10.0, "why", 99, 2, "DestinationMissing") for path in ("orders", "news"))
+BACK_OFFS = tuple(DestinationBackoff(path, 10.0, "why", 99, 2, DestinationError.MISSING) for path in ("orders", "news"))
 
 
 def left(

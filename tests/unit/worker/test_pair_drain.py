@@ -13,7 +13,7 @@ from syphon.amqp import data_section
 from syphon.backlog import to_backlog
 from syphon.config import PairSettings
 from syphon.control import HandOver, QueueReport, SlotReport
-from syphon.model import DestinationDisabled, ExitCode, Faulted, Interrupted, SyphonError
+from syphon.model import DestinationDisabled, DestinationError, ExitCode, Faulted, Interrupted, SyphonError
 from syphon.operations.drain_summary import exit_code_of, verdict_of
 from syphon.servicebus import MessageState, Peeked
 from syphon.spark import JobResult, Jobs
@@ -247,7 +247,7 @@ def test_what_slots_have_left_counts_for_a_destination_if_its_queues_cannot_be_p
 
     monkeypatch.setattr(result, "connected", unreachable)
     scene = Scene()
-    scene.queues[0].backoffs.record((DestinationBackoff("Orders", 10.0, "full", 7, 2, "DestinationFull"),))
+    scene.queues[0].backoffs.record((DestinationBackoff("Orders", 10.0, "full", 7, 2, DestinationError.FULL),))
     (found,) = result.waiting_destinations(DrainResult(tuple(scene.queues), 1.0))
     assert (found.pair, found.path, found.left, found.error, found.failures) == (
         "contoso",
@@ -260,7 +260,7 @@ def test_what_slots_have_left_counts_for_a_destination_if_its_queues_cannot_be_p
 
 def test_no_destination_waits_if_the_queues_hold_nothing_for_it() -> None:  # X2, X7
     scene = Scene()
-    scene.queues[0].backoffs.record((DestinationBackoff("orders", 10.0, "full", 7, 2, "DestinationFull"),))
+    scene.queues[0].backoffs.record((DestinationBackoff("orders", 10.0, "full", 7, 2, DestinationError.FULL),))
     for queue in scene.queues:
         queue.remaining = 0
     assert result.waiting_destinations(DrainResult(tuple(scene.queues), 1.0)) == []
@@ -269,14 +269,14 @@ def test_no_destination_waits_if_the_queues_hold_nothing_for_it() -> None:  # X2
 @pytest.mark.parametrize(
     ("error", "paths", "is_alone"),
     [
-        ("DestinationMissing", ["Orders", "orders"], True),
-        ("DestinationDisabled", ["orders"], True),
-        ("DestinationMissing", ["orders", "news"], False),
-        ("DestinationFull", ["orders"], False),
+        (DestinationError.MISSING, ["Orders", "orders"], True),
+        (DestinationError.DISABLED, ["orders"], True),
+        (DestinationError.MISSING, ["orders", "news"], False),
+        (DestinationError.FULL, ["orders"], False),
     ],
 )
 def test_a_queue_only_waits_if_all_its_messages_are_for_destinations_that_need_a_person(
-    error: str, paths: list[str], is_alone: bool
+    error: DestinationError, paths: list[str], is_alone: bool
 ) -> None:  # S4, X2
     scene = Scene()
     scene.messages = [Peeked(to_backlog(data_section(b"x"), path), 1, MessageState.ACTIVE) for path in paths]

@@ -14,6 +14,7 @@ from syphon.backlog import QueueName, SelectedQueue
 from syphon.config import Config
 from syphon.control import FAULTED, STOPPED, ControlServer, Ending
 from syphon.control.slot_control import SlotControl
+from syphon.model import QueueKey
 from syphon.servicebus import Peeked, Runtime, SideFault
 from syphon.spark import JobResult, SparkLost, SparkWatch
 from syphon.time_budget import WORKER_TURN
@@ -178,8 +179,8 @@ class EndlessJob:
         self.began = inf
         """When the drain was told to end, or lost Spark."""
         self.is_running, self.has_left = threading.Event(), threading.Event()
-        self.drain = Drain([SelectedQueue(PAIR, QUEUE)], DrainOptions(), {(PAIR.name, QUEUE): 3})
-        (pair,) = self.drain._pairs
+        self.drain = Drain([SelectedQueue(PAIR, QUEUE)], DrainOptions(), {QueueKey(PAIR.name, QUEUE): 3})
+        (pair,) = self.drain._pair_drains
         pair._emptiness = cast(Any, self)
         self.ending = Ending(clock.monotonic)
         self.watch = Watch()
