@@ -254,12 +254,12 @@ def provision(
         left = [name for name in names if name not in ready]
         if left and turn > 0:
             _log.warning(
-                "%s: %d of %d backlog queues could not be created yet, retrying in %g s: %s",
+                "%s: %d of %d backlog queues could not be created yet: %s; retrying in %.0f s",
                 plan.namespace,
                 len(left),
                 len(names),
+                str(failures[left[0]]).rstrip("."),
                 delay,
-                failures[left[0]],
             )
             sleep(delay)
         for place, name in enumerate(left):

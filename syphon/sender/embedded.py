@@ -56,6 +56,7 @@ class EmbeddedSyphon:
         self._worked: set[str] = set()
         """The destinations that have accepted a message since the last check."""
         name = f"the backlog of {primary.fully_qualified_namespace}"
+        self._name = name
         self._gate = BackoffGate(name, now)
         self._listener = Listener(
             name,
@@ -167,7 +168,10 @@ class EmbeddedSyphon:
         for name in ended:
             served, received_before = pump.queues[name], self._served.pop(name)
             if served.error is not None:
-                log.warning("Cannot receive from %s: %s Retrying in %g s", name, served.error, EMBEDDED_REST)
+                error = str(served.error).rstrip(".")
+                log.warning(
+                    "%s: cannot receive from %s: %s; retrying in %.0f s", self._name, name, error, EMBEDDED_REST
+                )
                 self._troubled[name] = time.monotonic() + EMBEDDED_REST
                 continue
             if served.ended is Ended.PRIMARY_UNREACHABLE:

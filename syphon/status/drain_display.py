@@ -87,8 +87,8 @@ class _Table:
         notes = [f"  {line}" for line in by_cause(troubled)]
         notes += [f"  {pair}: at most {limit}" for pair, limit in progress.limits.items() if limit.is_throttled]
         notes += [
-            f"  {destination.path} is backing off, retry in {destination.seconds:.0f} s: {destination.reason}"
-            for destination in progress.backing_off
+            f"  {each.path} is unavailable: {each.reason.rstrip('.')}; retrying in {each.seconds:.0f} s"
+            for each in progress.backing_off
         ]
         for note in list(dict.fromkeys(notes))[:MOST_NOTES]:
             line = _text(note, style="yellow")

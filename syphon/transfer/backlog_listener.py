@@ -194,7 +194,8 @@ class Listener:
     def _note_trouble(self, queue: str, error: SyphonError, now: float) -> None:
         known = self._troubled.get(queue)
         if known is None or known[1] != str(error):
-            log.warning("%s: cannot listen on %s: %s; retrying in %.0f s", self.name, queue, error, LISTEN_RETRY_AFTER)
+            reason = str(error).rstrip(".")
+            log.warning("%s: cannot listen on %s: %s; retrying in %.0f s", self.name, queue, reason, LISTEN_RETRY_AFTER)
         self._troubled[queue] = now + LISTEN_RETRY_AFTER, str(error)
 
     def _wait(self, connections: list[Connection]) -> None:

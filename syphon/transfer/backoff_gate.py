@@ -92,7 +92,7 @@ class BackoffGate:
             if known is None or known[1].reason != destination.reason:
                 # The first report may come before the messages are abandoned: then their number is not known yet.
                 log.warning(
-                    "%s: destination %s is unavailable: %s; %s stay in the backlog, next attempt in %.0f s",
+                    "%s: destination %s is unavailable: %s; %s stay in the backlog; retrying in %.0f s",
                     self._name,
                     destination.path,
                     destination.reason.rstrip("."),

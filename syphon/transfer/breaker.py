@@ -187,7 +187,7 @@ class Breaker:
         if self.busy_in_a_row > BUSY_IN_A_ROW:
             self._wait(error.retry_after, error, now)
         elif not isinstance(self.state, BackingOff) or self.state.until < now + error.retry_after:
-            log.info("destination %s answered busy: next attempt in %.0f s", self._path, error.retry_after)
+            log.info("destination %s is busy; retrying in %.0f s", self._path, error.retry_after)
             self.state = BackingOff(now + error.retry_after, error)
 
     def _wait(self, first_delay: float, error: SyphonError, now: float) -> None:
@@ -198,9 +198,9 @@ class Breaker:
         delay = RetryPolicy(first=first_delay, longest=LONGEST_DESTINATION_DELAY).delay(self.failures - 1)
         if waits is None:
             log.warning(
-                "destination %s is backing off: %s Its messages stay in the backlog; next attempt in %.0f s",
+                "destination %s is unavailable: %s; its messages stay in the backlog; retrying in %.0f s",
                 self._path,
-                error,
+                str(error).rstrip("."),
                 delay,
             )
         if waits is None or waits.until < now + delay:  # a service that requests ten seconds of quiet gets them (S5)

@@ -213,7 +213,8 @@ class Intake:
             receiver.close()
 
     def _wait(self, error: Waits) -> None:
-        log.warning("cannot receive from %s: %s Retrying in %.0f s", self._path, error, error.retry_after)
+        reason = str(error).rstrip(".")
+        log.warning("cannot receive from %s: %s; retrying in %.0f s", self._path, reason, error.retry_after)
         self.trouble = error
         if isinstance(error, DestinationBusy):
             self._on_busy()

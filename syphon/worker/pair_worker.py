@@ -272,7 +272,7 @@ class PairWorker:
                 return SideFault.of("secondary", error)
             except SyphonError as error:
                 self.trouble = error
-                log.warning("%s: %s; retrying in %.0f s", self.settings.name, error, retry)
+                log.warning("%s: %s; retrying in %.0f s", self.settings.name, str(error).rstrip("."), retry)
                 self._stopping.wait(retry)
                 retry = min(2 * retry, LONGEST_JOB_RETRY)
         return None

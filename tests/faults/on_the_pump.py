@@ -209,7 +209,7 @@ class PrimaryFull(Scenario):
         self.site.control(PRIMARY, "PUT", "quota", {"entity": ORDERS, "bytes": 0})
 
     def has_taken_effect(self, running: Running) -> bool:
-        return "destination orders is backing off" in running.said
+        return "destination orders is unavailable" in running.said
 
     def heal(self) -> None:
         self.site.control(PRIMARY, "PUT", "quota", {"entity": ORDERS, "bytes": None})
@@ -226,7 +226,7 @@ class DestinationCutsTheConnection(EmulatorFault):
     side, fault = PRIMARY, {"action": "drop", "operation": "send", "entity": ORDERS}
 
     def has_taken_effect(self, running: Running) -> bool:
-        return super().has_taken_effect(running) and "destination orders is backing off" in running.said
+        return super().has_taken_effect(running) and "destination orders is unavailable" in running.said
 
     def extra_duplicates(self) -> int:
         return 3 * WINDOW  # what was in flight at the first losses
@@ -244,7 +244,7 @@ class DestinationMissing(Scenario):
         return found
 
     def has_taken_effect(self, running: Running) -> bool:
-        return "destination gone is backing off" in running.said
+        return "destination gone is unavailable" in running.said
 
     def heal(self) -> None:
         with administration(self.site.primary) as client:
@@ -279,7 +279,7 @@ class DestinationDisabled(Scenario):
         self.become("Disabled")
 
     def has_taken_effect(self, running: Running) -> bool:
-        return "destination orders is backing off" in running.said
+        return "destination orders is unavailable" in running.said
 
     def heal(self) -> None:
         self.become("Active")

@@ -27,7 +27,7 @@ def test_hostile_text_is_shown_as_it_is_and_does_not_steer_the_terminal() -> Non
     console.print(_Table(console).rendered(DrainProgress((queue(0, DrainState.WAITING, HOSTILE),), backing_off)))
     shown = file.getvalue()
     assert "contoso/x-servicebus-transfer/0: [/nothing] [link=https://evil.example]see[/link]" in shown
-    assert "orders is backing off, retry in 3 s: [/nothing] [link=https://evil.example]see[/link]" in shown
+    assert "orders is unavailable: [/nothing] [link=https://evil.example]see[/link]" in shown
     assert not any(steering in shown for steering in ("\x1b", "\x9b", "\r", "\u202e"))
 
 

@@ -37,8 +37,8 @@ def test_messages_that_are_not_counted_yet_are_not_called_none(caplog: pytest.Lo
     backoffs = PausableGate("contoso")
     backoffs.record([waits("orders")._replace(left=0), waits("billing")._replace(left=1200)])
     assert [record.getMessage().partition("; ")[2] for record in caplog.records] == [
-        "its messages stay in the backlog, next attempt in 10 s",
-        "at least 1,200 stay in the backlog, next attempt in 10 s",
+        "its messages stay in the backlog; retrying in 10 s",
+        "at least 1,200 stay in the backlog; retrying in 10 s",
     ]
 
 
