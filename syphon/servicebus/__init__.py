@@ -41,7 +41,8 @@ from .management_node import (
 )
 from .namespace import Namespace, NamespaceStatus
 from .pair import Pair, SideFault
-from .queue_peek import FIRST_OF_PARTITION, MessageState, Peeked, Peeker, peek, peek_pages, sequence_bounds
+from .peek_reply import MessageState, Peeked
+from .queue_peek import FIRST_OF_PARTITION, Peeker, peek, peek_pages, sequence_bounds
 from .sdk_clients import (
     CloseWatch,
     ConnectionDetails,

@@ -27,7 +27,7 @@ from syphon.amqp import Long, Map, Message, Section, Symbol, Timestamp, UInt, Va
 from syphon.datasource.columns import COLUMNS, WRITTEN, WrongColumns, arrow_schema, check_written, read_names
 from syphon.datasource.message_batches import MessageBatches
 from syphon.datasource.row_messages import BadRow, columns_of_batch, columns_of_rows, message_of, row_dicts
-from syphon.servicebus.queue_peek import MessageState, Peeked
+from syphon.servicebus.peek_reply import MessageState, Peeked
 from tests.support.amqp_equality import assert_same
 from tests.support.amqp_strategies import values
 from tests.support.property_kinds import TYPES

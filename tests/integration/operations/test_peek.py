@@ -19,15 +19,8 @@ from syphon.emulator.broker.message import ORDINAL_MASK, BrokeredMessage
 from syphon.emulator.broker.message_store import MessageStore
 from syphon.model.errors import DestinationMissing, DestinationSilent, Interrupted, NotAllowedByEntity, NotAuthorized
 from syphon.servicebus.management_node import ManagementReply
-from syphon.servicebus.queue_peek import (
-    PAGE_BYTES,
-    MessageState,
-    _payloads,
-    _usual_stamps,
-    peek,
-    peek_pages,
-    sequence_bounds,
-)
+from syphon.servicebus.peek_reply import MessageState, payloads_of, usual_stamps
+from syphon.servicebus.queue_peek import PAGE_BYTES, peek, peek_pages, sequence_bounds
 from tests.integration.operations.conftest import DEAD, FIRST, SECOND, Bench, aliased, received
 from tests.support.amqp_strategies import ascii_text, mutated, noise, values
 
@@ -240,7 +233,7 @@ def test_the_usual_answer_is_read_by_hand_as_the_codec_reads_it(payloads: list[b
     more: dict[str, Value] = {"other": "x"} if is_unusual else {}
     body = Map.of({"messages": [Map.of({"message": payload, **more}) for payload in payloads], **more})
     reply = ManagementReply(200, "OK", "", Message(section_bytes(Section.VALUE, body)))
-    assert _payloads(reply) == payloads
+    assert payloads_of(reply) == payloads
 
 
 def _stamped(others: dict[str, Value], number: int, state: int) -> bytes:
@@ -267,7 +260,7 @@ def _annotations(payload: bytes) -> Map:
 @given(_stampings | mutated(_stampings) | noise)
 def test_stamps_are_read_by_hand_as_the_codec_reads_them(payload: bytes) -> None:
     try:
-        number, state = _usual_stamps(payload)
+        number, state = usual_stamps(payload)
     except (IndexError, struct.error):
         return
     found = _annotations(payload)

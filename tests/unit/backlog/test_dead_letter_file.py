@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from syphon.backlog import BadLine, fingerprint, letter_line, read_line, to_backlog
 from syphon.backlog.dead_letters import read
-from syphon.servicebus.queue_peek import MessageState, Peeked
+from syphon.servicebus.peek_reply import MessageState, Peeked
 from tests.support import backlog_messages
 from tests.support.backlog_messages import Sent
 from tests.unit.backlog.test_dead_letters import dead

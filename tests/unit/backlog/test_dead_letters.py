@@ -10,7 +10,7 @@ from syphon.amqp.section_edit import extract, keys, outline, with_pairs
 from syphon.backlog import to_backlog
 from syphon.backlog.dead_letter_edit import LetterEdit
 from syphon.backlog.dead_letters import DeadLetter, DeadLetterFilter, NotPutBack, grouped, put_back, read
-from syphon.servicebus.queue_peek import stamped
+from syphon.servicebus.peek_reply import stamped
 from syphon.sql import Where
 from tests.support import backlog_messages
 from tests.support.backlog_messages import Sent
