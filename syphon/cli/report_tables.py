@@ -11,6 +11,7 @@ from syphon.ledger import (
     DestinationReport,
     Hour,
     OpenJobReport,
+    OrderViolation,
     ReasonCount,
     Renamed,
     Repeat,
@@ -89,6 +90,8 @@ def _tables(report: Report) -> Iterator[tuple[str, str, Lines]]:
     yield "Left in the backlog", names, [_reason(each) for each in report.left]
     names = "message_id destination backlog_queue #sequence_number #times"
     yield "Arrived more than once", names, [_repeat(each) for each in report.repeats]
+    names = "session destination #messages #after_a_later_one"
+    yield "Sessions out of order", names, [_out_of_order(each) for each in report.order_violations]
     names = "job #slot #attempt backlog_queue last_report_(UTC) #unaccounted #of_these_forwarded error"
     yield "Unaccounted: counted by a task that was lost", names, [_shortfall(each) for each in report.shortfalls]
     names = "job pair backlog_queue started_(UTC) last_report_(UTC) #received #forwarded #dead-lettered #left"
@@ -120,6 +123,10 @@ def _reason(line: ReasonCount) -> tuple[str, ...]:
 
 def _repeat(line: Repeat) -> tuple[str, ...]:
     return (line.message_id, _name(line.destination), line.queue, str(line.sequence_number), _number(line.times))
+
+
+def _out_of_order(line: OrderViolation) -> tuple[str, ...]:
+    return (line.session_id, _name(line.destination), _number(line.messages), _number(line.late))
 
 
 def _shortfall(line: Shortfall) -> tuple[str, ...]:

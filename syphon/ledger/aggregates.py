@@ -219,9 +219,9 @@ _HOST = r"^(?:\[[0-9A-Fa-f:.]+\]|localhost|[\w-]+(?:\.[\w-]+)+)(?::\d+)?: "
 
 def count_rows(rows: pa.Table, selection: Selection) -> Aggregates:
     """Counts transfers. The table has the columns COLUMNS."""
-    rows = _selected(rows.select(list(COLUMNS)), selection.near, selection.pair)
+    rows = selected(rows.select(list(COLUMNS)), selection.near, selection.pair)
     recorded = _with_recorded(rows)
-    rows = _prepared(_selected(rows, selection.period, None))
+    rows = _prepared(selected(rows, selection.period, None))
     messages = MESSAGES.of(rows)
     return Aggregates(
         steps=STEPS.of(rows),
@@ -235,7 +235,8 @@ def count_rows(rows: pa.Table, selection: Selection) -> Aggregates:
     )
 
 
-def _selected(rows: pa.Table, period: Period, pair: str | None) -> pa.Table:
+def selected(rows: pa.Table, period: Period, pair: str | None) -> pa.Table:
+    """The transfers of a pair, or of all, that were settled in the period."""
     import pyarrow.compute as pc
 
     if pair is not None:
@@ -252,7 +253,7 @@ def _prepared(rows: pa.Table) -> pa.Table:
         return pc.cast(pc.equal(rows["outcome"], outcome), pa.int64())
 
     enqueued, received, forwarded, settled = (
-        _millis(rows[name]) for name in ("enqueued_at", "received_at", "forwarded_at", "settled_at")
+        millis(rows[name]) for name in ("enqueued_at", "received_at", "forwarded_at", "settled_at")
     )
     has_arrived = is_outcome("forwarded")
     nothing = pa.scalar(None, pa.int64())
@@ -264,8 +265,8 @@ def _prepared(rows: pa.Table) -> pa.Table:
     columns = {
         **{name: rows[name] for name in ("pair", "queue", "sequence_number", "message_id", "outcome")},
         "enqueued_at": enqueued,
-        "destination": _names(rows["destination"]),
-        "renamed_to": _names(rows["renamed_to"]),
+        "destination": names(rows["destination"]),
+        "renamed_to": names(rows["renamed_to"]),
         "reason": pc.fill_null(rows["reason"], ""),
         "kind": _kinds(pc.fill_null(rows["reason"], "")),
         "settled": settled,
@@ -286,7 +287,7 @@ def _prepared(rows: pa.Table) -> pa.Table:
     return pa.table(columns)
 
 
-def _names(names: pa.ChunkedArray) -> pa.ChunkedArray:
+def names(names: pa.ChunkedArray) -> pa.ChunkedArray:
     """Names of entities: capitals and slashes around them make no difference to Service Bus."""
     import pyarrow.compute as pc
 
@@ -414,7 +415,8 @@ def _with_repeats(messages: pa.Table) -> pa.Table:
     return messages.filter(pc.greater(messages["forwards"], 1)).select(names)
 
 
-def _millis(times: pa.ChunkedArray) -> pa.ChunkedArray:
+def millis(times: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Times as milliseconds since 1970."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

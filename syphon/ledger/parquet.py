@@ -131,6 +131,7 @@ def transfer_rows(outcomes: Sequence[Outcome], origin: AttemptKey) -> pa.RecordB
         "slot": same(origin.slot, pa.int32()),
         "attempt": same(origin.attempt, pa.int32()),
         "renamed_to": each("renamed_to", text),
+        "ordered": each("ordered", pa.bool_()),
     }
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 

@@ -21,6 +21,7 @@ from .merge import MERGED, replaced_files
 from .parquet import arrow_schema
 from .report_values import OpenJobReport
 from .rows import ATTEMPTS, TRANSFERS, Period, Selection, micros, within
+from .session_order import ORDER_COLUMNS, VIOLATIONS, OrderFound, check_order
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 ATTEMPT_COLUMNS = (*ATTEMPT, "started_at", "ended_at", "received", "forwarded", "error")
 """The columns of an attempt that a report uses."""
+EVERY_COLUMN = tuple(dict.fromkeys((*COLUMNS, *ORDER_COLUMNS)))
+"""The columns of a transfer that a report uses."""
 
 
 class FilesChanged(Exception):
@@ -38,6 +41,7 @@ class LedgerExtract(NamedTuple):
     """What a reader finds for a report."""
 
     aggregates: Aggregates
+    order: OrderFound
     attempts: pa.Table
     """The attempts of the selected pair that ended in the period."""
     attempted: set[tuple[str, str]]
@@ -111,9 +115,10 @@ class LocalReader:
         with self._reading():
             # The rows of a job are written after its attempts, so they are read after them: none seems to be missing.
             attempts, broken = self._table("attempts", ATTEMPTS, ATTEMPT_COLUMNS)
-            transfers, more_broken = self._table("transfers", TRANSFERS, COLUMNS)
+            transfers, more_broken = self._table("transfers", TRANSFERS, EVERY_COLUMN)
         return LedgerExtract(
             count_rows(transfers, selection),
+            check_order(transfers, selection),
             selected_attempts(attempts, selection),
             jobs_of(attempts, open_jobs),
             set(pc.unique(transfers["pair"]).to_pylist()),
@@ -214,12 +219,17 @@ class SparkReader:
         wanted = every_attempt.where((of_pair & _is_within(selection.period, "ended_at")) | of_open_jobs)
         attempts = _as_arrow(wanted.select(*ATTEMPT_COLUMNS)).cast(arrow_schema(ATTEMPTS, ATTEMPT_COLUMNS))
         transfers = self._ledger.transfers()
-        rows = transfers.where(of_pair & _is_within(selection.near, "settled_at")).select(*COLUMNS)
+        rows = transfers.where(of_pair & _is_within(selection.near, "settled_at"))
         parts = ("pair", "queue", expr("coalesce(message_id, string(sequence_number))"))
-        counted = rows.repartition(*parts).mapInArrow(_counting(selection), PACKED_AGGREGATES).collect()
+        counted = (
+            rows.select(*COLUMNS).repartition(*parts).mapInArrow(_counting(selection), PACKED_AGGREGATES).collect()
+        )
+        of_sessions = rows.where("ordered and session_id is not null").select(*ORDER_COLUMNS)
+        order = of_sessions.repartition("pair", "session_id").mapInArrow(_checking(selection), VIOLATIONS).collect()
         nothing = count_rows(arrow_schema(TRANSFERS, COLUMNS).empty_table(), selection)
         return LedgerExtract(
             Aggregates.merged([nothing, *(Aggregates.unpacked(row.asDict()) for row in counted)]),
+            OrderFound.unpacked([tuple(row) for row in order]),
             selected_attempts(attempts, selection),
             jobs_of(attempts, open_jobs),
             {row.pair for row in transfers.select("pair").distinct().collect()},
@@ -258,6 +268,19 @@ def _counting(selection: Selection) -> Callable[[Iterator[pa.RecordBatch]], Iter
             yield count_rows(pa.Table.from_batches(found).cast(schema), selection).packed()
 
     return count
+
+
+def _checking(selection: Selection) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What each task does with the rows of its sessions."""
+
+    def check(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        schema = arrow_schema(TRANSFERS, ORDER_COLUMNS)
+        if found := [batch for batch in batches if batch.num_rows]:
+            yield check_order(pa.Table.from_batches(found).cast(schema), selection).packed()
+
+    return check
 
 
 def _is_within(period: Period, time: str) -> Column:

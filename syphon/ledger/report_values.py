@@ -148,6 +148,27 @@ class Repeat:
 
 
 @dataclass(frozen=True)
+class Sessions:
+    """The sessions of pairs that keep the order of sessions. They are told apart by destination."""
+
+    total: int
+    violated: int
+    """Sessions of which a message arrived after a later one."""
+
+
+@dataclass(frozen=True)
+class OrderViolation:
+    """A session whose order was not kept."""
+
+    pair: str
+    destination: str
+    session_id: str
+    messages: int
+    late: int
+    """How many of its messages arrived after a later one."""
+
+
+@dataclass(frozen=True)
 class Shortfall:
     """An attempt of a task that had counted more transfers than it has rows."""
 
@@ -212,6 +233,8 @@ class Report:
     dead_letters: list[ReasonCount]
     left: list[ReasonCount]
     repeats: list[Repeat]
+    sessions: Sessions
+    order_violations: list[OrderViolation]
     shortfalls: list[Shortfall]
     open_jobs: list[OpenJobReport]
     unreadable_files: list[str]
@@ -306,6 +329,7 @@ class Report:
             yield f"{messages.left:,} left in the backlog."
         if messages.repeated:
             yield f"{messages.repeated:,} arrived more than once."
+        yield from self._order_sentences()
         if transfers.unaccounted:
             yield f"{plural(transfers.unaccounted, 'receipt')} cannot be accounted for."
         yield from self._open_sentences()
@@ -317,6 +341,13 @@ class Report:
             yield f"{files} of the ledger cannot be read: what is in {them} is missing here."
         if self.proven:
             yield "Every delivery is accounted for."
+
+    def _order_sentences(self) -> Iterator[str]:
+        sessions = self.sessions
+        if sessions.violated:
+            yield f"Order not kept in {sessions.violated:,} of {plural(sessions.total, 'session')}."
+        elif sessions.total:
+            yield f"Order kept in {'the session' if sessions.total == 1 else f'all {sessions.total:,} sessions'}."
 
     @staticmethod
     def _of_these(messages: Messages) -> str:

@@ -22,10 +22,11 @@ TRANSFERS = (
     "pair string, queue string, sequence_number bigint, message_id string, destination string, session_id string, "
     "enqueued_at timestamp, received_at timestamp, forwarded_at timestamp, settled_at timestamp, size bigint, "
     "delivery_count int, outcome string, reason string, possible_duplicate boolean, job string, slot int, attempt int, "
-    "renamed_to string"
+    "renamed_to string, ordered boolean"
 )
 """The Spark schema of transfers: one row per transfer. `destination` is what the message named, `renamed_to` the entity
-it went to or waits for, if the operator has renamed its destination. Files from before that have no such column."""
+it went to or waits for, if the operator has renamed its destination; `ordered` whether its pair keeps the order of
+sessions. Older files lack the last columns."""
 
 ATTEMPTS = (
     "pair string, queue string, job string, slot int, attempt int, started_at timestamp, ended_at timestamp, "

@@ -51,6 +51,8 @@ class Outcome(NamedTuple):
     """The destination may have the message twice, under the same message id."""
     renamed_to: str | None = None
     """The entity it went to, or waits for, if the operator has renamed its destination."""
+    ordered: bool = False
+    """Its pair keeps the order of sessions."""
 
 
 @dataclass(slots=True)

@@ -165,6 +165,7 @@ class Unsettled:
             reason,
             duplicate,
             renamed_to,
+            self.order is not None,
         )
 
 

@@ -31,6 +31,8 @@ def outcome(
     message_id: str | None = None,
     possible_duplicate: bool = False,
     renamed_to: str | None = None,
+    session: str | None = None,
+    ordered: bool = False,
 ) -> Outcome:
     """A transfer that was settled at `at`, of a message that had been in the backlog for `waited` milliseconds."""
     forwarded = result is Result.FORWARDED
@@ -39,7 +41,7 @@ def outcome(
         sequence_number=number,
         message_id=f"message-{number}" if message_id is None else message_id,
         destination=destination,
-        session_id=None,
+        session_id=session,
         enqueued_at=at - waited,
         received_at=at - 500,
         forwarded_at=at if forwarded else None,
@@ -50,6 +52,7 @@ def outcome(
         reason=reason,
         possible_duplicate=possible_duplicate,
         renamed_to=renamed_to,
+        ordered=ordered,
     )
 
 

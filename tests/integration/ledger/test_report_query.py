@@ -19,10 +19,10 @@ from syphon.ledger.ledger import Ledger, LedgerUnreadable
 from syphon.ledger.merge import merge
 from syphon.ledger.reader import LocalReader, Reader, SparkReader
 from syphon.ledger.report_query import BANDS, query_report
-from syphon.ledger.report_values import Renamed, Report
+from syphon.ledger.report_values import OrderViolation, Renamed, Report, Sessions
 from syphon.ledger.rows import OpenJob, Period
 from syphon.model import AttemptKey, ExitCode
-from syphon.model.outcomes import Counters, Result
+from syphon.model.outcomes import Counters, Outcome, Result
 from tests.support import ledger_incident
 from tests.support.ledger_incident import FULL
 from tests.support.ledger_rows import HOUR, MINUTE, NOON, attempt, moment, note, outcome, record
@@ -192,6 +192,31 @@ def test_a_clean_run_is_complete(spark: SparkSession, reader: ReaderOf, tmp_path
     assert told.verdict == "All 2 messages arrived. Every delivery is accounted for."
     assert told.transfers.left == 1
     assert told.left == []
+
+
+def of_session(number: int, session: str | None, at: int, *, ordered: bool = True) -> Outcome:
+    """Message `number` of a backlog queue, accepted so many seconds after noon."""
+    at = NOON + at * 1000
+    return outcome(number, at=at, waited=at - NOON + HOUR - number, session=session, ordered=ordered)
+
+
+def test_sessions_whose_messages_overtook_each_other_are_listed(
+    spark: SparkSession, reader: ReaderOf, tmp_path: Path
+) -> None:  # D21, X3
+    """Later copies do not count, and neither do sessions whose order nobody asked for."""
+    ledger = Ledger(spark, str(tmp_path))
+    kept = [of_session(1, "kept", 1), of_session(4, "kept", 2), of_session(1, "kept", 9), of_session(5, None, 0)]
+    record(ledger, [*kept, of_session(2, "late", 3), of_session(6, "late", 8)])
+    again = AttemptKey("contoso", "job-2", 0, 0)
+    unasked = [of_session(number, "unasked", -number, ordered=False) for number in (8, 9)]
+    record(ledger, [of_session(3, "late", 4), of_session(7, "late", 2), *unasked], again)
+    note(ledger, [attempt(6), attempt(4, origin=again)])
+    told = query_report(reader(ledger))
+    assert told.sessions == Sessions(total=2, violated=1)
+    assert told.order_violations == [OrderViolation("contoso", "orders", "late", messages=4, late=3)]
+    assert "Order not kept in 1 of 2 sessions." in told.sentences
+    of_the_start = query_report(reader(ledger), Period(until=moment(NOON + 2000)))
+    assert "Order kept in the session." in of_the_start.sentences
 
 
 def test_a_queue_that_was_made_again_has_other_messages_under_the_same_numbers(

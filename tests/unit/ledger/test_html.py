@@ -11,7 +11,7 @@ import pytest
 
 from syphon.ledger import html_page
 from syphon.ledger.report_html import _share
-from syphon.ledger.report_values import DestinationReport, Report, Timeline, TimelineStep
+from syphon.ledger.report_values import DestinationReport, Report, Sessions, Timeline, TimelineStep
 from tests.support.reports import NOON, a_report, an_empty_report
 
 SVG_SHAPES = {"rect", "line", "text", "g", "title", "desc"}
@@ -138,12 +138,15 @@ def test_a_clean_run_says_so_and_has_no_section_of_trouble() -> None:
         dead_letters=[],
         left=[],
         repeats=[],
+        sessions=Sessions(1_204, 0),
+        order_violations=[],
         shortfalls=[],
         open_jobs=[],
         unreadable_files=[],
     )
     document = parsed(clean)
     assert words(document).count("All 1,199 messages arrived.") == 1
+    assert "Order kept in all 1,204 sessions." in words(document)
     assert [section.findtext("h2") for section in document.iter("section")] == [
         "The account",
         "Over time",
