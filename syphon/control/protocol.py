@@ -57,6 +57,8 @@ class QueueReport(BaseModel):
     """Why its last service ended; None while it is served, or if an error ended it."""
     counters: Counters = Field(default_factory=Counters)
     in_flight: int = 0
+    held_sessions: int = 0
+    """Sessions that wait for a message that is not in flight, if the order of sessions is kept."""
     stats: Stats = Field(default_factory=Stats)
     error: str = ""
 

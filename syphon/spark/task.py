@@ -371,6 +371,7 @@ class Slot:
             ended=queue.ended,
             counters=queue.counters.counters(),
             in_flight=queue.counters.in_flight,
+            held_sessions=0 if queue.order is None else queue.order.held_sessions,
             stats=self._stats[queue.queue],
             error="" if queue.error is None else str(queue.error),
         )

@@ -120,6 +120,14 @@ IN_FLIGHT = Metric(
     "Messages received and not settled yet.",
     ("pair", "queue"),
 )
+HELD_SESSIONS = Metric(
+    "syphon.sessions.held",
+    MetricKind.GAUGE,
+    "{session}",
+    "Sessions that wait for an earlier message, which another receiver has locked or which its destination does not "
+    "accept. Only with session_order.",
+    ("pair", "queue"),
+)
 BACKLOG_AGE = Metric(
     "syphon.backlog.age",
     MetricKind.GAUGE,
@@ -228,6 +236,7 @@ OWN = (
     DEAD_LETTERED,
     POSSIBLE_DUPLICATES,
     IN_FLIGHT,
+    HELD_SESSIONS,
     BACKLOG_AGE,
     BACKLOG_MESSAGES,
     DEAD_LETTERS,

@@ -349,6 +349,7 @@ class PairView:
             reason=trouble or (None if queue is not None else "the worker does not listen to it yet"),
             slots=sum(attempt.is_running for attempt in found.live),
             in_flight=found.totals.in_flight,
+            held_sessions=sum(attempt.queue.held_sessions for attempt in found.live if attempt.is_running),
             per_second=round(self._rates.setdefault(key.queue, RateMeter()).at(totals.forwarded), 1),
             left=None if left is None else max(at_least, left),
             counted=None if count is None else moment(count.at),

@@ -87,6 +87,9 @@ class QueueStatus(StatusModel):
     slots: int
     """How many tasks work on it."""
     in_flight: int
+    held_sessions: int = 0
+    """Sessions that wait for an earlier message, which another receiver has locked or which its destination does not
+    accept. Only with `session_order`."""
     per_second: float
     """Messages forwarded, over the last ten seconds."""
     left: int | None

@@ -190,6 +190,11 @@ class Telemetry:
             for queue in pair.queues:
                 yield queue.in_flight, {"pair": pair.name, "queue": queue.name}
 
+    def _held_sessions(self) -> Observations:
+        for pair in self._pairs:
+            for queue in pair.queues:
+                yield queue.held_sessions, {"pair": pair.name, "queue": queue.name}
+
     def _backlog_age(self) -> Observations:
         at = self._observer.status.at
         for pair in self._pairs:
@@ -296,6 +301,7 @@ _OBSERVED: dict[Metric, Callable[[Telemetry], Observations]] = {
     metric_names.DEAD_LETTERED: Telemetry._dead_lettered,
     metric_names.POSSIBLE_DUPLICATES: Telemetry._possible_duplicates,
     metric_names.IN_FLIGHT: Telemetry._in_flight,
+    metric_names.HELD_SESSIONS: Telemetry._held_sessions,
     metric_names.BACKLOG_AGE: Telemetry._backlog_age,
     metric_names.BACKLOG_MESSAGES: Telemetry._backlog_messages,
     metric_names.DEAD_LETTERS: Telemetry._dead_letters,

@@ -52,6 +52,9 @@ class OrderedSessions:
         """Whether messages may have become next, other than by the acceptance of the one before them."""
         self.wants_deferred = False
         """Whether a session waits for a deferred message."""
+        self.held_sessions = 0
+        """How many sessions wait for a message that is not in flight, as of the last check. Another thread may read it.
+        """
         self._node = node
         self._session_of = session_of
         self._in_flight = in_flight
@@ -74,7 +77,7 @@ class OrderedSessions:
         self._known.clear()
         self._received.clear()
         self._beyond.clear()
-        self._covered = 0
+        self._covered = self.held_sessions = 0
         if self._peeker is not None:
             self._peeker.drop()
 
@@ -128,6 +131,7 @@ class OrderedSessions:
     def held(self, most: int) -> Callable[[MessageTransfer], bool] | None:
         """Which messages to leave in the backlog, so that at most `most` wait for messages that are not in flight."""
         held = set(self._held_sessions())
+        self.held_sessions = len(held)
         if sum(self._received[key] for key in held) <= most:
             return None
         numbers = sorted(number for key in held for number in self._known[key] if number in self._in_flight)

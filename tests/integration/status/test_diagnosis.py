@@ -167,7 +167,7 @@ def test_the_worst_problem_comes_first_and_each_has_a_remedy() -> None:
     paused = destination("held", DestinationState.PAUSED, left=1)
     away = pair(
         primary=side(False, reason="connection refused"),
-        queues=[queue(dead_letters=2), queue(1, state=BacklogQueueState.PAUSED)],
+        queues=[queue(dead_letters=2, held_sessions=3), queue(1, state=BacklogQueueState.PAUSED)],
         destinations=[paused, FULL, destination("gone", DestinationState.REJECTING)],
     )
     found = problems([away], "disk full", NOW)
@@ -181,6 +181,7 @@ def test_the_worst_problem_comes_first_and_each_has_a_remedy() -> None:
     assert "gone rejects every message: it is so. They go to the dead letters." in texts
     assert "held is paused by the operator. At least 1 message is waiting." in texts
     assert "contoso has 2 dead letters." in texts
+    assert any("3 sessions of backlog queue contoso/x-servicebus-transfer/0 wait for" in text for text in texts)
     assert "Backlog queue contoso/x-servicebus-transfer/1 is paused by the operator." in texts
     assert "The ledger is not complete: disk full" in texts
 

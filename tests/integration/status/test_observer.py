@@ -19,7 +19,8 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from syphon.config import Config
 from syphon.control.control_server import ControlServer
-from syphon.control.totals import QueueTotals, Totals
+from syphon.control.protocol import QueueReport, SlotReport
+from syphon.control.totals import QueueAttempt, QueueTotals, Totals
 from syphon.emulator import BackgroundEmulator, EmulatorSettings, NamespaceSettings, Outage
 from syphon.ledger.ledger import Ledger
 from syphon.ledger.writer import LedgerWriter
@@ -242,6 +243,22 @@ def test_a_primary_that_a_slot_has_reached_is_not_unreachable(emulator: Backgrou
         eventually(lambda: listener.pair.primary.error is not None)
         listener.reached_primary()
         assert found.not_ready() == []
+
+
+def test_sessions_that_wait_for_an_earlier_message_are_shown_with_their_queue(
+    emulator: BackgroundEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:  # D21
+    with scene(emulator) as found:
+        eventually(lambda: not found.not_ready())
+        report = SlotReport(pair="contoso", job="job-1", slot=0, attempt=0, started_at=0)
+        live = tuple(QueueAttempt(report, QueueReport(queue=QUEUE, held_sessions=count)) for count in (1, 2))
+        assert found.observer._observed is not None
+        control_server = found.observer._observed.control_server
+        totals = {QueueKey("contoso", QUEUE): QueueTotals(live=live)}
+        monkeypatch.setattr(control_server, "queue_totals", lambda: totals)
+        status = found.look()
+        assert [queue.held_sessions for queue in status.pairs[0].queues] == [3, 0]
+        assert any("3 sessions" in problem.text for problem in status.problems)
 
 
 class CountedQueue:

@@ -53,14 +53,22 @@ def all_held(pump: Pump, count: int) -> bool:
     return pump.counters.in_flight == count
 
 
+def held_sessions(pump: Pump) -> int:
+    order = pump.queues[BACKLOG].order
+    assert order is not None
+    return order.held_sessions
+
+
 def test_messages_wait_for_the_earlier_ones_that_another_receiver_has_locked(namespaces: TwoNamespaces) -> None:  # D21
     put(namespaces, 20, sessions=2)
     with receiving(namespaces, 3) as (receiver, found), namespaces.running(ORDERED) as (pump, _, _):
         eventually(lambda: all_held(pump, 17))
+        eventually(lambda: held_sessions(pump) == 2)
         assert namespaces.active("orders") == 0
         for message in reversed(found):
             receiver.abandon_message(message)
         eventually(lambda: namespaces.active("orders") == 20)
+        eventually(lambda: held_sessions(pump) == 0)
     numbers = arrived(namespaces, 20)
     assert [number for number in numbers if number % 2 == 0] == list(range(0, 20, 2))
     assert [number for number in numbers if number % 2] == list(range(1, 20, 2))
