@@ -21,11 +21,11 @@ def fill(
     size: int,
     destination: Callable[[int], str],
     *,
-    sessions: bool = False,
+    sessions: int = 0,
 ) -> None:
     """Sends `count` messages of `size` bytes; `destination` gives the destination of each by its number.
 
-    With `sessions` each message has a session of its own.
+    With `sessions` message n has session n modulo so many.
     """
     with ServiceBusClient.from_connection_string(connection_string) as client:
         connection = Connection(client, queue)
@@ -51,8 +51,9 @@ def fill(
         connection.close()
 
 
-def _message(number: int, body: bytes, destination: str, has_session: bool) -> bytes:
-    properties = Properties(message_id=f"m{number}", group_id=f"s{number}" if has_session else None)
+def _message(number: int, body: bytes, destination: str, sessions: int) -> bytes:
+    session = f"s{number % sessions}" if sessions else None
+    properties = Properties(message_id=f"m{number}", group_id=session)
     plain = properties_bytes(properties) + data_section(body)
     return to_backlog(plain, destination)
 

@@ -41,7 +41,14 @@ def speed(
         if fragment_down:
             control(place.primary_http, "PUT", "fragments", {"entity": ORDERS, "down": [3]})
         for queue in queues:
-            fill(place.secondary, queue, count // len(queues), 256, lambda _: ORDERS, sessions=partitioned)
+            fill(
+                place.secondary,
+                queue,
+                count // len(queues),
+                256,
+                lambda _: ORDERS,
+                sessions=count if partitioned else 0,
+            )
         with worker(place, Path(folder), len(queues), beside_a_bad_pair=beside_a_bad_pair):
             seen, began = [(time.monotonic(), 0)], time.monotonic()
             while seen[-1][1] < count and (seen[-1][1] == 0 or time.monotonic() - seen[-1][0] < STILL):

@@ -28,7 +28,9 @@ from bench.javascript import node
 from bench.shovel import shovel
 from bench.task import Task
 from bench.watch import Watch
+from bench.workloads import ORDERED
 from syphon.config import SideSettings, Transport
+from syphon.model import SessionOrder
 from syphon.model.outcomes import Result
 from syphon.servicebus.factory import namespace_of
 from syphon.servicebus.namespace import Namespace
@@ -90,10 +92,10 @@ async def _send(sender: Any, messages: list[Any]) -> None:
         await sender.send_messages(batch)
 
 
-def pump(task: Task, watch: Watch) -> None:
+def pump(task: Task, watch: Watch, order: SessionOrder | None = None) -> None:
     home, away = _namespace(task.primary, "", task), _namespace(task.secondary, task.queues[0], task)
     # With one queue the limit ends the pump. A limit over many would be shared, and its last part waits for silence.
-    options = PumpOptions(lease=None, limit=task.count if len(task.queues) == 1 else None)
+    options = PumpOptions(lease=None, limit=task.count if len(task.queues) == 1 else None, session_order=order)
     pump = Pump(away, home, lambda outcome: watch.add(outcome.result is Result.FORWARDED), options)
     for queue in task.queues:
         pump.serve(queue)
@@ -104,6 +106,10 @@ def pump(task: Task, watch: Watch) -> None:
             pump.stop()
     away.close()
     home.close()
+
+
+def pump_in_order(task: Task, watch: Watch) -> None:
+    pump(task, watch, SessionOrder.KEPT)
 
 
 def _namespace(connection_string: str, entity: str, task: Task) -> Namespace:
@@ -218,6 +224,7 @@ LOOPS: dict[str, Callable[[Task, Watch], None]] = {
     "node": node,
     "shovel": shovel,
     "pump": pump,
+    ORDERED: pump_in_order,
     "two pumps": pumps,
     "drain, 1 slot": drain_1,
     "drain, 2 slots": drain_2,

@@ -74,7 +74,14 @@ def measure(workload: Workload, loop: str) -> Measured:
         if workload.is_stuck:
             asked(place.primary_http, "faults", FULL)
         for queue in queues:
-            fill(place.secondary, queue, count // workload.queues, workload.size, workload.destination)
+            fill(
+                place.secondary,
+                queue,
+                count // workload.queues,
+                workload.size,
+                workload.destination,
+                sessions=workload.sessions,
+            )
         with distant(place.primary, workload.round_trip) as home, distant(place.secondary, workload.round_trip) as away:
             before = cpu(place.process)
             arriving = workload.arriving(count)

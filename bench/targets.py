@@ -8,13 +8,17 @@ from dataclasses import dataclass
 from bench.stage import Measured
 from bench.workloads import (
     FAR,
+    FAR_SESSION,
+    FAR_SESSIONS,
     LARGE,
     LARGE_TLS,
     LARGE_WEBSOCKETS_TLS,
     LONG,
     MANY,
     NEAR,
+    ORDERED,
     PEERS,
+    SESSIONS,
     SHORT,
     SPARK,
     TEN,
@@ -22,6 +26,7 @@ from bench.workloads import (
     WEBSOCKETS,
     WEBSOCKETS_TLS,
 )
+from syphon.transfer.batches import MOST
 
 Results = Mapping[tuple[str, str], Measured]
 """By workload and loop."""
@@ -127,6 +132,24 @@ def _against_ourselves(results: Results) -> Iterator[Target]:
         ),
         ("speed with 10 queues, as a share of that with one", lambda: speed(TEN) / speed(NEAR), 1, False),
         ("speed with 1,000 destinations, as a share of that with 8", lambda: speed(MANY) / speed(NEAR), 0.5, False),
+        (
+            "speed in the order of 1,000 sessions, as a share of that without order",
+            lambda: speed(SESSIONS, ORDERED) / speed(SESSIONS),
+            0.5,
+            False,
+        ),
+        (
+            "the same at 20 ms",
+            lambda: speed(FAR_SESSIONS, ORDERED) / speed(FAR_SESSIONS),
+            0.5,
+            False,
+        ),
+        (
+            "speed of one session at 20 ms, as a share of a batch per round trip",
+            lambda: results[FAR_SESSION, ORDERED].speed / (MOST / 0.02),
+            0.5,
+            False,
+        ),
         ("speed over WebSockets, as a share of AMQP", lambda: speed(WEBSOCKETS) / speed(NEAR), 0.8, False),
         (
             "speed over WebSockets with TLS, as a share of AMQP with TLS",

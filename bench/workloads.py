@@ -25,6 +25,8 @@ class Workload:
     """The messages are shared equally by so many backlog queues."""
     is_stuck: bool = False
     """Nine of ten messages are for a destination that is full."""
+    sessions: int = 0
+    """Message n has session n modulo so many; 0: none has a session."""
     is_encrypted: bool = False
     """Over TLS, as on Azure."""
     uses_websockets: bool = False
@@ -43,6 +45,13 @@ NEAR, MIDDLE, FAR, ONE, MANY = "near", "5 ms", "20 ms", "1 destination", "1,000 
 LARGE, HELD_UP, SPARK, TEN = "64 KB", "90 % stuck", "on Spark", "10 queues"
 TLS, LARGE_TLS = "TLS", "64 KB, TLS"
 WEBSOCKETS, WEBSOCKETS_TLS, LARGE_WEBSOCKETS_TLS = "WebSockets", "WebSockets, TLS", "64 KB, WebSockets, TLS"
+SESSIONS, FAR_SESSIONS, SESSION, FAR_SESSION = (
+    "1,000 sessions",
+    "1,000 sessions, 20 ms",
+    "1 session",
+    "1 session, 20 ms",
+)
+ORDERED = "pump, in order"
 SCALING = {"10,000 messages": 10_000, "100,000 messages": 100_000, "500,000 messages": 500_000}
 SHORT, LONG = "10,000 messages", "500,000 messages"
 PEERS = {
@@ -53,6 +62,7 @@ PEERS = {
 }
 OURS = {
     "pump": "the pump",
+    ORDERED: "the pump, in order",
     "two pumps": "two pumps",
     "drain, 1 slot": "drain on Spark, 1 slot",
     "drain, 2 slots": "drain on Spark, 2 slots",
@@ -84,6 +94,10 @@ def workloads(scale: float) -> list[Workload]:
         Workload(LARGE_WEBSOCKETS_TLS, {"pump": large["pump"]}, size=64 * KB, is_encrypted=True, uses_websockets=True),
         Workload(HELD_UP, {"sdk_sync": some, "sdk_async": some, "node": some, "pump": many}, is_stuck=True),
         Workload(TEN, {"pump": many}, queues=10),
-        Workload(SPARK, dict.fromkeys(OURS, deep)),
+        Workload(SESSIONS, {"pump": many, ORDERED: many}, sessions=1000),
+        Workload(FAR_SESSIONS, {"pump": many, ORDERED: many}, sessions=1000, round_trip=20),
+        Workload(SESSION, {ORDERED: many}, destinations=1, sessions=1),
+        Workload(FAR_SESSION, {ORDERED: many}, destinations=1, sessions=1, round_trip=20),
+        Workload(SPARK, dict.fromkeys((loop for loop in OURS if loop != ORDERED), deep)),
         *(Workload(name, {"pump": of(count, 2000)}) for name, count in SCALING.items()),
     ]

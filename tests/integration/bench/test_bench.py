@@ -17,7 +17,7 @@ from bench.report import Report
 from bench.stage import Measured
 from bench.targets import Target, targets
 from bench.usage import TICKS, Usage, cpu, peak_megabytes, usage
-from bench.workloads import FAR, LONG, NEAR, ONE, SHORT, workloads
+from bench.workloads import FAR, FAR_SESSION, LONG, NEAR, ONE, ORDERED, SESSIONS, SHORT, workloads
 
 BUSY_CHILD = """
 import subprocess, sys
@@ -101,6 +101,12 @@ def test_a_longer_backlog_may_cost_a_tenth_more() -> None:
 def test_distance_may_cost_a_quarter_of_the_speed() -> None:
     assert target("speed at 20 ms", measured(NEAR, "pump", 1000), measured(FAR, "pump", 760)).is_met
     assert not target("speed at 20 ms", measured(NEAR, "pump", 1000), measured(FAR, "pump", 740)).is_met
+
+
+def test_the_order_of_sessions_may_cost_half_of_the_speed() -> None:
+    assert target("1,000 sessions", measured(SESSIONS, "pump", 1000), measured(SESSIONS, ORDERED, 510)).is_met
+    assert not target("1,000 sessions", measured(SESSIONS, "pump", 1000), measured(SESSIONS, ORDERED, 490)).is_met
+    assert target("one session", measured(FAR_SESSION, ORDERED, 2501)).is_met  # 100 messages per 20 ms would be 5,000
 
 
 def test_one_message_in_ten_is_not_for_the_stuck_destination() -> None:
