@@ -26,7 +26,7 @@ from bench.workloads import (
     WEBSOCKETS,
     WEBSOCKETS_TLS,
 )
-from syphon.transfer.batches import MOST
+from syphon.transfer.unsent import MOST
 
 Results = Mapping[tuple[str, str], Measured]
 """By workload and loop."""

@@ -19,7 +19,7 @@ from syphon.amqp.section_edit import NULL, extract, keys, outline, with_fields, 
 from syphon.model import EntityPath, MessageCondition, MessageFilter, PathPatterns, SyphonError
 from syphon.servicebus import Connection, Peeked, connected, peek
 
-from .backlog_message import NOT_CARRIED, PATH, stamps_of
+from .backlog_message import NOT_CARRIED, PATH, SESSION_ID, stamps_of
 from .dead_letter_edit import NO_EDIT, LetterEdit
 from .queues import SelectedQueue, by_pair
 
@@ -44,6 +44,7 @@ class DeadLetter(NamedTuple):
     enqueued_at: int | None
     """The time that the dead-letter queue has for it: the emulator's is when it became a dead letter."""
     payload: bytes
+    has_session: bool = False
 
     @property
     def size(self) -> int:
@@ -66,7 +67,9 @@ def read(queue: str, peeked: Peeked) -> DeadLetter:
         message = Message(payload)
         properties, message_id = message.application_properties(), message.properties().message_id
         reason, description, path = properties.get(REASON), properties.get(DESCRIPTION), properties.get(PATH)
+        session = properties.get(SESSION_ID)
     except Malformed as error:
+        session = None
         reason, description, path, message_id = "", f"The message is not well-formed AMQP 1.0: {error}.", None, None
     return DeadLetter(
         queue=queue,
@@ -77,6 +80,7 @@ def read(queue: str, peeked: Peeked) -> DeadLetter:
         message_id=None if message_id is None else str(message_id),
         enqueued_at=stamps_of(payload).enqueued_at or None,
         payload=payload,
+        has_session=session is not None,
     )
 
 

@@ -289,10 +289,10 @@ def _of_pair(pair: PairStatus, at: datetime, failing: SparkStatus | None) -> Ite
             waits, them = ("waits", "its") if queue.held_sessions == 1 else ("wait", "their")
             yield _problem(
                 Severity.NOTICE,
-                f"{plural(queue.held_sessions, 'session')} of backlog queue {queue.name} {waits} for an earlier message: "
-                f"another receiver has locked it, or {them} destination does not accept it.",
-                "A lock of a slot that was killed expires within a minute. A message that its destination never accepts "
-                "holds up its session until it is dead-lettered (docs/sender.md).",
+                f"{plural(queue.held_sessions, 'session')} of backlog queue {queue.name} {waits} for an earlier "
+                f"message: another receiver has locked it, or {them} destination does not accept it.",
+                "A lock of a slot that was killed expires within a minute. A message that its destination never "
+                "accepts holds up its session until it is dead-lettered (docs/sender.md).",
             )
     if count := sum(queue.dead_letters or 0 for queue in pair.queues):
         yield _problem(

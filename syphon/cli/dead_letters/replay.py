@@ -91,6 +91,7 @@ def replay(
     with closing(routes):
         plan.preview(search)
         routes.warn()
+        plan.warn()
         if not as_json:
             is_filtered = bool(pairs or queues or filters != NO_FILTER)
             show_groups(plan.groups, len(search.unreachable), is_filtered)
@@ -126,6 +127,9 @@ class _Plan:
     results: list[tuple[SelectedQueue, ReplayResult]] = field(default_factory=list)
     unreachable: list[UnreachableQueue] = field(default_factory=list)
 
+    of_sessions: int = 0
+    """Messages with a session whose order its pair keeps."""
+
     @property
     def chosen(self) -> int:
         return sum(len(numbers) for _, numbers in self.work)
@@ -144,6 +148,7 @@ class _Plan:
                 if not self.work or self.work[-1][0] is not assignment:
                     self.work.append((assignment, set()))
                 self.work[-1][1].add(letter.sequence_number)
+                self.of_sessions += letter.has_session and assignment.pair.session_order is not None
                 route = self.routes.of(assignment)
                 made = route.preview(letter.payload, wall_clock())
                 if isinstance(made, str):
@@ -153,6 +158,15 @@ class _Plan:
                 yield letter
 
         self.groups = grouped(previewed())
+
+    def warn(self) -> None:
+        """Print on stderr that messages will come late in their sessions (D21)."""
+        if self.of_sessions:
+            click.echo(
+                f"{plural(self.of_sessions, 'message')} with a session: in the order of their sessions they come after "
+                "the messages that have been sent since, although session_order is set.",
+                err=True,
+            )
 
     def carry_out(self) -> None:
         from syphon.model import SyphonError

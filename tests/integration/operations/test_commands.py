@@ -189,6 +189,17 @@ def test_replay_from_start_to_end_with_the_official_client_on_both_ends(
     assert bench.counts() == (0, 0)
 
 
+def test_a_replay_warns_that_messages_come_late_in_the_order_of_their_sessions(
+    bench: Bench, tmp_path: Path, syphon: Run
+) -> None:  # X4, D21
+    bench.bury(aliased("a", "orders", "m1", x_ms_sessionid="alice"), aliased("b", "orders", "m2"), reason="r")
+    config = bench.config(tmp_path)
+    arguments = ("dead-letters", "replay", "-c", config, "--to", "backlog", "--dry-run")
+    assert "in the order of their sessions" not in syphon(*arguments).stderr
+    config.write_text(config.read_text().replace("    backlog_queue", "    session_order: true\n    backlog_queue"))
+    assert "1 message with a session: in the order of their sessions they come after" in syphon(*arguments).stderr
+
+
 def test_messages_that_stay_are_reported_with_the_reason_and_an_exit_code(
     bench: Bench, tmp_path: Path, syphon: Run
 ) -> None:
