@@ -18,10 +18,10 @@ from .aggregates import ATTEMPT, COLUMNS, PACKED_AGGREGATES, Aggregates, count_r
 from .filesystems import LocalFiles, cause, local_path
 from .ledger import MOST_LISTINGS, Ledger, LedgerUnreadable, read_open
 from .merge import MERGED, replaced_files
+from .order_check import ORDER_COLUMNS, VIOLATIONS, OrderFound, check_order
 from .parquet import arrow_schema
 from .report_values import OpenJobReport
 from .rows import ATTEMPTS, TRANSFERS, Period, Selection, micros, within
-from .session_order import ORDER_COLUMNS, VIOLATIONS, OrderFound, check_order
 
 if TYPE_CHECKING:
     import pyarrow as pa
