@@ -45,11 +45,20 @@ class BothSidesFailed(ServiceBusError):
     """Neither the primary nor a backlog queue accepted the messages. Nothing is kept: send them again."""
 
     def __init__(
-        self, entity: str, primary: Exception, backlog: Mapping[QueueName, Exception], left: int, count: int
+        self,
+        entity: str,
+        primary: Exception,
+        backlog: Mapping[QueueName, Exception],
+        left: int,
+        count: int,
+        *,
+        by_session: bool = False,
     ) -> None:
+        """`by_session`: the messages of one session were sent after those of another."""
         tries = [f"{queue}: {brief(error)}" for queue, error in backlog.items()]
         told = "; ".join(tries or ["there was no time to try a queue"])
-        some = "" if left == count else f" The first {count - left} of {count} messages are in the backlog."
+        which = "messages are in the backlog, session by session" if by_session else "messages are in the backlog"
+        some = "" if left == count else f" The first {count - left} of {count} {which}."
         super().__init__(
             f"The messages for '{entity}' were not sent. The primary failed: {brief(primary)}. "
             f"The backlog failed: {told}.{some}"

@@ -269,25 +269,39 @@ class SendFlow:
 
     def _send_in_order(self, payloads: Sequence[bytes], failure: Exception, deadline: Deadline) -> Steps[None]:
         """Sends the messages of each session to the session's own backlog queue (D21)."""
+        every = [self._with_aliases(payload) for payload in payloads]
         sessions: dict[str | None, list[bytes]] = {}
-        for payload in payloads:
-            sessions.setdefault(session_of(payload), []).append(payload)
+        for payload, aliased in zip(payloads, every, strict=True):
+            sessions.setdefault(session_of(payload), []).append(aliased)
+        sent = 0
         for session, some in sessions.items():
             queue = None if session is None else self._failover.queue_of(self.path, session)
-            yield from self._send_to_backlog(some, failure, deadline, queue)
+            yield from self._put_into_backlog(some, failure, deadline, every, sent, queue)
+            sent += len(some)
 
-    def _send_to_backlog(
-        self, payloads: Sequence[bytes], failure: Exception, deadline: Deadline, only: QueueName | None = None
+    def _send_to_backlog(self, payloads: Sequence[bytes], failure: Exception, deadline: Deadline) -> Steps[None]:
+        """Sends each message, with its aliases, to a backlog queue."""
+        every = [self._with_aliases(payload) for payload in payloads]
+        yield from self._put_into_backlog(every, failure, deadline, every)
+
+    def _put_into_backlog(
+        self,
+        waiting: Sequence[bytes],
+        failure: Exception,
+        deadline: Deadline,
+        every: Sequence[bytes],
+        sent: int = 0,
+        only: QueueName | None = None,
     ) -> Steps[None]:
-        """Sends each message, with its aliases, to a backlog queue. A batch that has become too large goes in parts.
+        """Puts messages into a backlog queue. A batch that has become too large goes in parts.
 
-        `only` is the one queue that may be used.
+        They belong to the messages `every` of the call, of which so many are sent. `only` is the one queue that may be
+        used.
         """
-        waiting = [self._with_aliases(payload) for payload in payloads]
         tried: dict[QueueName, Exception] = {}
         while waiting:
-            queue, batch = yield from self._usable_queue(failure, tried, deadline, len(waiting), len(payloads), only)
-            for payload in waiting:
+            queue, batch = yield from self._usable_queue(failure, tried, deadline, len(every) - sent, len(every), only)
+            for payload in waiting if sent else every:  # a message that is too large fails before any is sent
                 self._check_fits(payload, queue, batch)
             count = fill(batch, waiting)
             try:
@@ -297,7 +311,7 @@ class SendFlow:
             else:
                 self._failover.queue_works(queue)
                 self._failover.metrics.accepted(self.path, "backlog", count)
-                waiting = waiting[count:]
+                waiting, sent = waiting[count:], sent + count
 
     def _usable_queue(
         self,
@@ -315,7 +329,7 @@ class SendFlow:
             else:
                 queue = None if only in tried else only
             if queue is None or deadline.left_for_backlog() <= 0:
-                raise BothSidesFailed(self.path, failure, tried, left, count) from failure
+                raise BothSidesFailed(self.path, failure, tried, left, count, by_session=only is not None) from failure
             try:
                 return queue, (yield CreateBacklogBatch(queue, deadline.left_for_backlog()))
             except Exception as error:

@@ -8,10 +8,10 @@ import pytest
 from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from syphon.amqp import data_section
+from syphon.amqp import Properties, data_section, properties_bytes
 from syphon.backlog import QueueName
 from syphon.model import RetryPolicy
-from syphon.sender import BothSidesFailed, PairOptions
+from syphon.sender import BothSidesFailed, PairOptions, TooLargeForBacklog
 from syphon.sender.entity_state import PrimaryEntity
 from syphon.sender.send_flow import CreateBacklogBatch, Delay, SendFlow, SendToBacklog, Steps, UsePrimary
 from syphon.sender.shared_failover import Failover
@@ -133,3 +133,31 @@ def test_an_error_says_how_much_of_a_batch_is_in_the_backlog_when_the_rest_faile
     assert isinstance(steps.send(None), CreateBacklogBatch)
     with pytest.raises(BothSidesFailed, match="The first 4 of 10 messages are in the backlog"):
         steps.throw(GONE)
+
+
+def of_session(session: str, size: int) -> bytes:
+    return properties_bytes(Properties(group_id=session)) + data_section(bytes(size))
+
+
+def test_the_same_is_said_of_a_list_whose_sessions_go_to_the_backlog_one_after_the_other() -> None:  # D21
+    harness = FlowHarness(session_order=True)
+    harness.fail_over()
+    payloads = [of_session("ab"[number % 2], 400) for number in range(6)]
+    steps = harness.flow.send(lambda: payloads, 6, harness.flow.deadline(None))
+    next(steps)
+    step = steps.send(ServiceBusMessageBatch(20_000))
+    assert isinstance(step, SendToBacklog)
+    assert len(step.batch) == 3
+    assert isinstance(steps.send(None), CreateBacklogBatch)
+    with pytest.raises(BothSidesFailed, match="The first 3 of 6 messages are in the backlog, session by session"):
+        steps.throw(GONE)
+
+
+def test_a_message_that_is_too_large_fails_before_another_session_is_sent() -> None:  # D21, M7
+    harness = FlowHarness(session_order=True)
+    harness.fail_over()
+    payloads = [of_session("a", 10), of_session("b", 5_000)]
+    steps = harness.flow.send(lambda: payloads, 2, harness.flow.deadline(None))
+    next(steps)
+    with pytest.raises(TooLargeForBacklog):
+        steps.send(ServiceBusMessageBatch(2000))
