@@ -182,6 +182,8 @@ LONGEST_HOLD = 2.0
 """Longest time for which the driver holds an answer."""
 SLOT_SHARES_FOR = 5.0
 """After its last report, a slot still shares the rate of its pair."""
+RETRY_REACHES_SLOTS = 10.0
+"""Slots hear that the operator wants a destination to be retried."""
 CONNECTION_LIFE = 10.0
 """A connection to the control or status server."""
 REQUEST_WITHIN = 3.0

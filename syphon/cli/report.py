@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +36,7 @@ _STARTS = "A worker or a drain creates it with the first transfer. A relative pa
 @click.option("--from", "since", type=Reads(TIME), help="Only messages settled at or after this time.")
 @click.option("--to", "until", type=Reads(END_TIME), help="Only messages settled before this time.")
 @click.option("--pair", metavar="NAME", help="Only this pair.")
+@click.option("--list", "lists_runs", is_flag=True, help="List past drains with their results instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON (docs/report.md).")
 @click.option(
     "--html",
@@ -49,6 +51,7 @@ def report(
     since: datetime | None,
     until: datetime | None,
     pair: str | None,
+    lists_runs: bool,
     as_json: bool,
     html_file: Path | None,
 ) -> None:
@@ -65,6 +68,7 @@ def report(
       syphon report -c config.yaml --from 2026-10-05 --to 2026-10-05 --pair contoso
       syphon report -c config.yaml --html incident.html
       syphon report --ledger ./ledger --json
+      syphon report -c config.yaml --list
 
     A TIME is 2026-10-05T14:30Z, a date, or a duration before now: 30m, 2h, 1d12h. It is UTC unless it has an offset,
     and a date after --to includes that day.
@@ -81,6 +85,11 @@ def report(
     _check(since, until, html_file)
     if ledger is not None and is_local(pipeline) and not Path(ledger).is_dir():
         raise click.UsageError(f"There is no ledger at {Path(ledger).absolute()}. {_STARTS}")
+    if lists_runs:
+        if html_file is not None:
+            raise click.UsageError("--list has no page: omit --html.")
+        _list_runs(pipeline, since, until, pair, as_json)
+        return
     try:
         found = _query(pipeline, since, until, pair)
     except SyphonError as error:
@@ -90,6 +99,30 @@ def report(
         _write_page(found, html_file)
     _print(found, as_json)
     raise SystemExit(found.exit_code)
+
+
+def _list_runs(
+    pipeline: PipelineSettings, since: datetime | None, until: datetime | None, pair: str | None, as_json: bool
+) -> None:
+    from syphon.operations import past_runs
+
+    from .report_tables import show_runs
+
+    try:
+        runs, broken = past_runs(pipeline, since, until, pair, _waiting())
+    except SyphonError as error:
+        click.echo(str(error), err=True)
+        raise SystemExit(ExitCode.UNAVAILABLE) from None
+    if as_json:
+        click.echo(json.dumps({"runs": [run.as_json() for run in runs], "unreadable_files": broken}, indent=2))
+    elif runs:
+        show_runs(runs)
+    else:
+        click.echo("No drain is on record.", err=True)
+    for file in broken:
+        click.echo(f"{file} cannot be read.", err=True)
+    if broken:
+        raise SystemExit(ExitCode.LEFT)
 
 
 def _pipeline(config_file: Path | None, ledger: str | None, pair: str | None) -> PipelineSettings:
@@ -122,14 +155,17 @@ def _check(since: datetime | None, until: datetime | None, html_file: Path | Non
 
 
 def _query(pipeline: PipelineSettings, since: datetime | None, until: datetime | None, pair: str | None) -> Report:
-    from rich.console import Console
-
     from syphon.operations import ask_ledger
 
+    return ask_ledger(pipeline, since, until, pair, waiting=_waiting())
+
+
+def _waiting() -> Callable[[], AbstractContextManager[object]]:
+    """What a person at a terminal sees while Spark reads the ledger."""
+    from rich.console import Console
+
     stderr = Console(stderr=True)
-    # A person at a terminal should see that the command works.
-    waiting = (lambda: stderr.status("Reading the ledger …")) if stderr.is_terminal else nullcontext
-    return ask_ledger(pipeline, since, until, pair, waiting=waiting)
+    return (lambda: stderr.status("Reading the ledger …")) if stderr.is_terminal else nullcontext
 
 
 def _write_page(found: Report, file: Path) -> None:

@@ -16,10 +16,11 @@ from syphon.ledger import (
     Renamed,
     Repeat,
     Report,
+    RunRecord,
     Shortfall,
     Spread,
 )
-from syphon.model import duration, utc_time, volume
+from syphon.model import duration, printable, utc_time, volume
 
 from .tables import say, show_table, shown_queues, terminal_width
 
@@ -41,6 +42,28 @@ def show(report: Report) -> None:
             click.echo()
             say(title, bold=True)
             _show_lines(names, lines)
+
+
+def show_runs(runs: Sequence[RunRecord]) -> None:
+    """Prints past runs, the newest first: when, how long, how many messages, and how each ended."""
+    rows = [
+        (
+            utc_time(run.started_at),
+            run.command,
+            ", ".join(run.pairs),
+            duration(run.seconds),
+            run.forwarded,
+            run.dead_lettered,
+            "?" if run.remaining is None else run.remaining,
+            run.exit_code,
+        )
+        for run in runs
+    ]
+    show_table(("started", "command", "pair", "took", "forwarded", "dead-lettered", "left", "exit code"), rows, "")
+    click.echo()
+    for run in runs:
+        options = f" {run.options}" if run.options else ""
+        say(printable(f"{utc_time(run.started_at)}: {run.command}{options}: {run.verdict}"), "  ")
 
 
 def _summary(report: Report) -> Iterator[str]:

@@ -24,7 +24,9 @@ from .init import init
 from .inspect import inspect
 from .pause import pause, resume
 from .provision import provision
+from .rate import rate
 from .report import report
+from .retry import retry
 from .run import run
 from .signals import interruptible
 from .status import status
@@ -143,6 +145,8 @@ COMMANDS = (
     status,
     pause,
     resume,
+    retry,
+    rate,
     drain,
     inspect,
     dead_letters,

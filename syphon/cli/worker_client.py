@@ -41,7 +41,7 @@ class WorkerClient(NamedTuple):
     def __repr__(self) -> str:
         return f"WorkerClient({self.url})"
 
-    def ask(self, path: str, change: dict[str, str] | None = None) -> bytes:
+    def ask(self, path: str, change: dict[str, Any] | None = None) -> bytes:
         """Return the worker's answer. Raises NoAnswer; if the worker rejects the request, print why and exit."""
         headers = {"X-Syphon": "command"}
         if self.token:

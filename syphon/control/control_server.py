@@ -157,8 +157,7 @@ class ControlServer(SlotControl):
     async def _held(self, order: SlotOrder, report: SlotReport) -> SlotOrder:
         """Holds an order that says nothing new, until there is news or the time is over."""
         deadline = self._loop.time() + min(report.hold, LONGEST_HOLD)
-        known = {queue.queue: queue.number for queue in report.queues}
-        while not is_news(order, known) and (left := deadline - self._loop.time()) > 0:
+        while not is_news(order, report) and (left := deadline - self._loop.time()) > 0:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), left)
             self._news.clear()
@@ -166,6 +165,11 @@ class ControlServer(SlotControl):
         return order
 
 
-def is_news(order: SlotOrder, known: Mapping[str, int]) -> bool:
-    """Whether an order must reach its slot at once: to stop, or to serve a queue that it does not serve yet."""
-    return order.stop or any(known.get(handed.queue, 0) < handed.number for handed in order.queues)
+def is_news(order: SlotOrder, report: SlotReport) -> bool:
+    """Whether an order must reach its slot at once: to stop, to retry, or to serve a queue that it does not serve."""
+    known = {queue.queue: queue.number for queue in report.queues}
+    return (
+        order.stop
+        or order.retries > report.retries
+        or any(known.get(handed.queue, 0) < handed.number for handed in order.queues)
+    )

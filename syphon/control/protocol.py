@@ -114,6 +114,8 @@ class SlotReport(BaseModel):
     """To the primary."""
     receiving: Traffic = Field(default_factory=Traffic)
     """From the secondary."""
+    retries: int = 0
+    """How many requests of the operator to retry destinations the slot has followed, or was too young for."""
     finished: bool = False
     error: str = ""
     fault: SideFault | None = None
@@ -167,6 +169,10 @@ class SlotOrder(BaseModel):
     """The same of the secondary."""
     paused: tuple[str, ...] = ()
     """Destinations that the operator has paused."""
+    retries: int = 0
+    """Counts the operator's requests to retry destinations: a higher number is a new request."""
+    retried: tuple[str, ...] = ()
+    """The destinations of the last requests: their back-offs end."""
     traces: bool = False
     """The driver collects traces."""
 

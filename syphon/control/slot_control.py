@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, NamedTuple, Protocol
 
-from syphon.model import AttemptKey, Counters, QueueKey
-from syphon.time_budget import DRIVER_SILENCE, SLOT_SHARES_FOR
+from syphon.model import AttemptKey, Counters, EntityPath, QueueKey
+from syphon.time_budget import DRIVER_SILENCE, RETRY_REACHES_SLOTS, SLOT_SHARES_FOR
 from syphon.transfer import DEFAULT_SHARE, BatchTrace, Congestion
 
 from .protocol import HandOver, SlotOrder, SlotReport, Traffic
@@ -112,6 +112,15 @@ def part_of(limit: float | None, own: Traffic, others: Iterable[Traffic]) -> flo
     return equal + sum(equal - used(each) for each in others) / (1 + sum(each.is_binding for each in others))
 
 
+class Retried(NamedTuple):
+    """The operator wants a destination of a pair to be retried at once."""
+
+    number: int
+    """Counts the requests for a pair."""
+    path: EntityPath
+    at: float
+
+
 class PauseState(Protocol):
     """What the operator has paused, as far as slots must respect it."""
 
@@ -160,6 +169,8 @@ class SlotControl:
         self._congested: dict[str, Congested] = {}
         self._totals: dict[QueueKey, QueueTotals] = {}
         self._pauses = pauses or NothingPaused()
+        self._retried: dict[str, tuple[Retried, ...]] = {}
+        """The last requests for each pair; the newest is kept, so that its number is known."""
         self._traces: deque[Traced] | None = None
         self._lock = threading.Lock()
         self._has_reported = threading.Condition(self._lock)
@@ -250,6 +261,24 @@ class SlotControl:
             self._rates[pair] = rate
             self._congested.setdefault(pair, Congested(share)).use(share)
 
+    def retry(self, pair: str, path: EntityPath) -> None:
+        """Orders the slots of a pair to end the back-off of a destination."""
+        with self._lock:
+            now, known = self._now(), self._retried.get(pair, ())
+            fresh = [each for each in known if now - each.at < RETRY_REACHES_SLOTS]
+            self._retried[pair] = (*fresh, Retried(known[-1].number + 1 if known else 1, path, now))
+        self._tell()
+
+    def unheard_retries(self, report: SlotReport) -> frozenset[str]:
+        """The destinations (their keys) that are to be retried, but the slot of this report had not heard of it."""
+        with self._lock:
+            return frozenset(each.path.key for each in self._retries(report.pair) if each.number > report.retries)
+
+    def _retries(self, pair: str) -> list[Retried]:
+        """The requests that a slot may not have heard of."""
+        now = self._now()
+        return [each for each in self._retried.get(pair, ()) if now - each.at < RETRY_REACHES_SLOTS]
+
     def rate_limit(self, pair: str) -> RateLimit:
         """How fast messages of a pair may move, and who limits it."""
         with self._lock:
@@ -308,6 +337,8 @@ class SlotControl:
                 send_busy_heard=report.sending.busy_answers,
                 receive_busy_heard=report.receiving.busy_answers,
                 paused=self._pauses.destinations(report.pair),
+                retries=max((each.number for each in self._retried.get(report.pair, ())), default=0),
+                retried=tuple(each.path.name for each in self._retries(report.pair)),
                 traces=self._traces is not None,
             )
 

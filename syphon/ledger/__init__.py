@@ -1,6 +1,6 @@
 """The ledger: what happened to every message, as Parquet; its schema, its writer, and the report on it."""
 
-from .ledger import Ledger, LedgerUnreadable, check_ledger, check_ledger_path
+from .ledger import Ledger, LedgerUnreadable, LedgerUnwritable, check_ledger, check_ledger_path
 from .parquet import avoid_loading_pandas, packed_file
 from .parquet_process import ParquetProcess
 from .reader import LocalReader, SparkReader
@@ -19,6 +19,7 @@ from .report_values import (
     Spread,
 )
 from .rows import Attempt, OpenJob, Period
+from .runs import RunRecord
 from .writer import LedgerWriter
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Hour",
     "Ledger",
     "LedgerUnreadable",
+    "LedgerUnwritable",
     "LedgerWriter",
     "LocalReader",
     "OpenJob",
@@ -38,6 +40,7 @@ __all__ = [
     "Renamed",
     "Repeat",
     "Report",
+    "RunRecord",
     "Shortfall",
     "SparkReader",
     "Spread",

@@ -4,6 +4,7 @@
     <path>/attempts/date=2026-10-05/….parquet      a row per attempt of a task and queue
     <path>/open/<job>.json                         an open job: pair, queues, slots, the driver's host and process
     <path>/open/<job>.progress                     what its last report had counted, by queue, and when that was
+    <path>/runs/….json                             a run of a command, with its result: see `runs`
     <path>/merging/<id>.json                       a merge of small files that has not ended: see `merge`
     <path>/_writing/                               files that are being written, or whose writer was killed
 
@@ -51,6 +52,7 @@ from .merge import MERGED, StoredFile, replaced_files
 from .parquet_process import ParquetFiles
 from .report_values import OpenJobReport
 from .rows import ATTEMPTS, EPOCH, TRANSFERS, Attempt, OpenJob
+from .runs import RunRecord, put_run, read_runs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -194,6 +196,11 @@ class Ledger:
         with self._writing("The end of a job"):
             delete_open(self.files, job)
 
+    def put_run(self, run: RunRecord) -> None:
+        """Records a run of a command that has ended. Raises LedgerUnwritable."""
+        with self._writing("The run"):
+            put_run(self.files, run)
+
     def _put(self, table: str, day: str, name: str, content: bytes) -> StoredFile:
         stored = StoredFile(f"{table}/date={day}", f"part-{name}.parquet", len(content))
         with self._writing(f"A file of {table}"):
@@ -216,6 +223,14 @@ class Ledger:
         """The jobs that are not closed, and the files of such jobs that cannot be read. Raises LedgerUnreadable."""
         try:
             found, broken = read_open(self.files)
+        except OSError as error:
+            raise self._unreadable(error) from error
+        return found, [f"{self.path}/{place}" for place in broken]
+
+    def runs(self) -> tuple[list[RunRecord], list[str]]:
+        """The runs on record, the newest first, and the files that cannot be read. Raises LedgerUnreadable."""
+        try:
+            found, broken = read_runs(self.files)
         except OSError as error:
             raise self._unreadable(error) from error
         return found, [f"{self.path}/{place}" for place in broken]

@@ -22,6 +22,7 @@ from .order_check import ORDER_COLUMNS, VIOLATIONS, OrderFound, check_order
 from .parquet import arrow_schema
 from .report_values import OpenJobReport
 from .rows import ATTEMPTS, TRANSFERS, Period, Selection, micros, within
+from .runs import RunRecord, read_runs
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,6 +108,12 @@ class LocalReader:
     def open_jobs(self) -> tuple[list[OpenJobReport], list[str]]:
         with self._reading():
             found, broken = read_open(self._files)
+        return found, [f"{self.path}/{place}" for place in broken]
+
+    def runs(self) -> tuple[list[RunRecord], list[str]]:
+        """The runs on record, the newest first, and the files that cannot be read."""
+        with self._reading():
+            found, broken = read_runs(self._files)
         return found, [f"{self.path}/{place}" for place in broken]
 
     def read(self, selection: Selection, open_jobs: Sequence[str]) -> LedgerExtract:

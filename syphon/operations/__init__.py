@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .ledger_report import ask_ledger as ask_ledger
     from .ledger_report import check_period as check_period
     from .ledger_report import is_local as is_local
+    from .ledger_report import past_runs as past_runs
     from .ledger_report import report as report
 else:
     _MODULES = {
@@ -55,7 +56,7 @@ else:
             "reach_queues",
             "text_rows",
         ),
-        "ledger_report": ("ask_ledger", "check_period", "is_local", "report"),
+        "ledger_report": ("ask_ledger", "check_period", "is_local", "past_runs", "report"),
     }
     __all__ = exported_names(_MODULES)
     __getattr__ = lazy_exports(__name__, _MODULES)

@@ -6,15 +6,18 @@ The command runs the same `DrainRun`. `--give-up` dead-letters messages for miss
 from __future__ import annotations
 
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from syphon.backlog import SelectedQueue, by_pair, plan, queue_names, secondary_administration, select_queues
 from syphon.config import Config, ConfigLike, PermanentError, SlotReports, settings_of
+from syphon.ledger import LedgerUnwritable, RunRecord
 from syphon.model import SyphonError
 from syphon.option_declarations import called_with
 from syphon.time_budget import UNATTENDED_LEASE
@@ -126,7 +129,28 @@ class DrainRun:
                 drain.stop()  # so that the end of the engine does not wait for a ledger that it need not write
                 raise
             ready.ending.exit_code = exit_code_of(drain.result(), self._options)
+            with suppress(LedgerUnwritable):  # the ledger's writer says so, too
+                ready.ledger.put_run(self._record())
         self._ledger_error = ready.ledger_writer.error
+
+    def _record(self) -> RunRecord:
+        """This drain, as `syphon report --list` shows it."""
+        found = self.summary()
+        return RunRecord(
+            command="drain",
+            options=self._options.written(),
+            pairs=list(dict.fromkeys(queue.pair for queue in found.queues)),
+            started_at=datetime.now(UTC) - timedelta(seconds=found.seconds),
+            seconds=found.seconds,
+            host=socket.gethostname(),
+            received=found.account.received,
+            forwarded=found.account.forwarded,
+            dead_lettered=found.account.dead_lettered,
+            possible_duplicates=found.account.possible_duplicates,
+            remaining=found.remaining,
+            exit_code=int(found.exit_code),
+            verdict=found.verdict,
+        )
 
     def stop(self) -> None:
         """Stop receiving, and finish the messages in flight. Safe in a signal handler."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pydantic import SecretStr
 
 from syphon.config import ConfigLike, PipelineSettings, settings_of
-from syphon.ledger import Ledger, LedgerUnreadable, LocalReader, Period, Report, SparkReader, query_report
+from syphon.ledger import Ledger, LedgerUnreadable, LocalReader, Period, Report, RunRecord, SparkReader, query_report
 from syphon.model import InvalidOption
 from syphon.option_declarations import Moment, read_moment
 from syphon.spark import CONNECT, active_session, cores_of, is_connect, spark_session
@@ -101,3 +101,26 @@ def ask_ledger(
         if reader is not None and is_connect(session):
             return query_report(reader, Period(since, until), pair)  # the server has other disks
         return query_report(SparkReader(Ledger(session, pipeline.ledger)), Period(since, until), pair)
+
+
+def past_runs(
+    pipeline: PipelineSettings,
+    since: datetime | None,
+    until: datetime | None,
+    pair: str | None,
+    waiting: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> tuple[list[RunRecord], list[str]]:
+    """The drains on record that began in a period, the newest first, and the files that cannot be read."""
+    if is_local(pipeline, active_session()) or pipeline.master.startswith(CONNECT):
+        found, broken = LocalReader(pipeline.ledger).runs()
+    else:
+        with waiting(), spark_session(pipeline) as session:
+            found, broken = Ledger(session, pipeline.ledger).runs()
+    chosen = [
+        run
+        for run in found
+        if (since is None or run.started_at >= since)
+        and (until is None or run.started_at < until)
+        and (pair is None or pair in run.pairs)
+    ]
+    return chosen, broken

@@ -207,6 +207,8 @@ class Slot:
         self._accepted: dict[str, int] = {}
         """The number of the last hand-over of each queue."""
         self._paused: tuple[str, ...] = ()
+        self._retries = 0
+        """The operator's requests to retry destinations that it has followed."""
         self._followed: SlotOrder | None = None
         self._load = Load(runtime.now(), runtime.cpu())
         self._sending = self._receiving = Traffic()
@@ -306,6 +308,10 @@ class Slot:
         if order.paused != self._paused:
             self._paused = order.paused
             self._pump.pause(frozenset(map(EntityPath.of, order.paused)))
+        if order.retries > self._retries:
+            for path in order.retried:
+                self._pump.retry(EntityPath.of(path))
+            self._retries = order.retries
         for queue in order.released:
             if queue in self._pump.queues and self._pump.queues[queue].is_served:
                 self._pump.release(queue)
@@ -352,6 +358,7 @@ class Slot:
         """Brings the report up to date. The reporter's thread calls it."""
         pump, report = self._pump, self._report
         report.reported_at = self._runtime.wall()
+        report.retries = self._retries  # first: the back-offs that follow may be newer, but not older
         report.queues = tuple(self._queue_report(queue) for queue in list(pump.queues.values()))
         report.backing_off = tuple(pump.backing_off()[:MOST_BACKING_OFF])
         report.rejecting = tuple(pump.rejecting()[:MOST_DESTINATIONS])

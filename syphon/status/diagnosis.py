@@ -421,8 +421,11 @@ def _remedy(path: str, error: DestinationError) -> str:
     cure = "Create the queue or topic" if error is DestinationError.MISSING else "Enable it"
     if WILDCARDS & set(path):
         return f"{cure} on the primary. {RETRIES}"
-    command = f"syphon drain --give-up {word} --destination {shlex.quote(path)} -c FILE"
-    return f"{cure} on the primary. To give up: `{command}` moves its messages to the dead letters."
+    name = shlex.quote(path)
+    return (
+        f"{cure} on the primary; `syphon retry {name} -c FILE` then forwards its messages at once. To give up: "
+        f"`syphon drain --give-up {word} --destination {name} -c FILE` moves them to the dead letters."
+    )
 
 
 def _since(since: datetime | None, at: datetime) -> str:

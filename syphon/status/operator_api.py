@@ -1,4 +1,4 @@
-"""What an operator does over HTTP: pause and resume, list the dead letters, and replay one line of that list.
+"""What an operator does over HTTP: pause, resume, retry, limit the rate, list dead letters, replay a line of that list.
 
 Listing and replaying run in threads of their own. The list peeks, which costs an operation per message, so it reads a
 bounded number. A replay puts dead letters back into their backlog queue: from there the worker forwards them like all
@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from contextlib import closing
 from datetime import datetime
 from itertools import groupby
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -36,7 +36,7 @@ from syphon.model import EntityPath, SyphonError
 from syphon.servicebus import connected
 from syphon.time_budget import LIST_READS_FOR, REPLAY_ENDS_WITHIN
 from syphon.transfer import DuplicateGuard, DuplicateWindows, Replay, ReplayResult, route_to_backlog
-from syphon.worker import Pause, Pauses
+from syphon.worker import PairWorker, Pause, Pauses, Worker
 
 from .snapshot import StatusModel, moment
 
@@ -102,6 +102,97 @@ class PauseApi:
         for queue in self._queues[pair]:
             if name in (queue, queue.rpartition("/")[2]):
                 yield queue
+
+
+class RetryRequest(BaseModel):
+    """Names the destination to retry. Without one: all that do not accept messages, and faulted pairs are reopened."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    pair: Name | None = None
+    destination: Name | None = None
+
+
+class RetriedDestination(BaseModel):
+    """A destination that did not accept messages, and is retried at once."""
+
+    pair: str
+    destination: str
+
+
+class RetryAnswer(BaseModel):
+    """What is retried: nothing, if nothing was failing."""
+
+    retried: list[RetriedDestination]
+    reopened: list[str]
+    """Faulted pairs that are set up again."""
+
+
+class RateRequest(BaseModel):
+    """Sets the rate of a pair, or of all."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    pair: Name | None = None
+    rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None
+    """Messages per second; null: no limit but what the service accepts."""
+
+
+class PairRate(BaseModel):
+    """The rate that the operator has set."""
+
+    pair: str
+    rate: float | None
+
+
+class RateAnswer(BaseModel):
+    """The pairs whose rate was set."""
+
+    pairs: list[PairRate]
+
+
+class NotStarted(Exception):
+    """There is no worker yet that could do what was asked."""
+
+
+class WorkerApi:
+    """Carries out what operators ask of the running worker itself: retry now, move at another rate."""
+
+    def __init__(self) -> None:
+        self._worker: Worker | None = None
+
+    def attach(self, worker: Worker) -> None:
+        """Requests are for this worker from now on."""
+        self._worker = worker
+
+    def retry(self, request: RetryRequest) -> RetryAnswer:
+        _, pairs = self._named(request.pair)
+        path = None if request.destination is None else EntityPath.of(request.destination)
+        retried = [
+            RetriedDestination(pair=pair.settings.name, destination=found)
+            for pair in pairs
+            for found in pair.retry(path)
+        ]
+        faulted = [pair for pair in pairs if path is None and pair.fault is not None]
+        for pair in faulted:
+            pair.set_up_now()
+        return RetryAnswer(retried=retried, reopened=[pair.settings.name for pair in faulted])
+
+    def limit_rate(self, request: RateRequest) -> RateAnswer:
+        worker, pairs = self._named(request.pair)
+        for pair in pairs:
+            worker.limit_rate(pair, request.rate)
+        return RateAnswer(pairs=[PairRate(pair=pair.settings.name, rate=request.rate) for pair in pairs])
+
+    def _named(self, name: str | None) -> tuple[Worker, list[PairWorker]]:
+        worker = self._worker
+        if worker is None:
+            raise NotStarted("The worker is starting: retry later.")
+        pairs = [pair for pair in worker.pairs if name in (None, pair.settings.name)]
+        if not pairs:
+            known = ", ".join(pair.settings.name for pair in worker.pairs)
+            raise UnknownTarget(f"There is no pair {name}; there are: {known}.")
+        return worker, pairs
 
 
 log = logging.getLogger(__name__)
@@ -350,3 +441,11 @@ def _by_queue(search: DeadLetterSearch) -> Iterator[tuple[SelectedQueue, set[int
     """The sequence numbers of the dead letters that were found, queue by queue."""
     for selected, found in groupby(search, key=lambda item: item[0]):
         yield selected, {letter.sequence_number for _, letter in found}
+
+
+class OperatorApis(NamedTuple):
+    """Everything that the status server does for operators."""
+
+    pauses: PauseApi
+    dead_letters: DeadLetterApi
+    worker: WorkerApi

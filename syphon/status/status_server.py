@@ -26,7 +26,7 @@ from importlib import resources
 
 from aiohttp import web
 from multidict import CIMultiDictProxy
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from syphon.bounded_connections import Connections
 from syphon.config import StatusSettings
@@ -34,7 +34,16 @@ from syphon.model import SyphonError
 from syphon.time_budget import LIST_WITHIN
 
 from .observer import Observer, not_connected
-from .operator_api import DeadLetterApi, PauseApi, PauseRequest, ReplayRequest, ReplayRuns, UnknownTarget
+from .operator_api import (
+    NotStarted,
+    OperatorApis,
+    PauseRequest,
+    RateRequest,
+    ReplayRequest,
+    ReplayRuns,
+    RetryRequest,
+    UnknownTarget,
+)
 
 OPEN_TO_ALL = frozenset({"/healthz", "/readyz"})
 COSTS_OPERATIONS = frozenset({"/dead-letters"})
@@ -158,15 +167,13 @@ class StatusServer:
         self,
         settings: StatusSettings,
         observer: Observer,
-        pause_api: PauseApi,
-        dead_letter_api: DeadLetterApi,
+        apis: OperatorApis,
         metrics: Callable[[], bytes],
     ) -> None:
         self._settings = settings
         self._access = AccessRules(settings)
         self._observer = observer
-        self._pause_api = pause_api
-        self._dead_letter_api = dead_letter_api
+        self._apis = apis
         self._metrics = metrics
         self._page, self._page_policy = _page()
         self._loop = asyncio.new_event_loop()
@@ -246,6 +253,8 @@ class StatusServer:
         app.router.add_get("/", self._on_page)
         app.router.add_post("/pause", self._pause)
         app.router.add_post("/resume", self._pause)
+        app.router.add_post("/retry", self._retry)
+        app.router.add_post("/rate", self._rate)
         app.router.add_get("/dead-letters", self._dead_letters)
         app.router.add_post("/dead-letters/replay", self._replay)
         return app
@@ -295,15 +304,25 @@ class StatusServer:
             command = PauseRequest.model_validate_json(await request.read() or b"{}")
         except ValidationError:
             return _text("The body must be empty, or JSON with pair, queue or destination.", HTTPStatus.BAD_REQUEST)
-        act = self._pause_api.pause if request.path == "/pause" else self._pause_api.resume
+        act = self._apis.pauses.pause if request.path == "/pause" else self._apis.pauses.resume
+        return _answered(lambda: act(command))
+
+    async def _retry(self, request: web.Request) -> web.Response:
         try:
-            answer = act(command)
-        except UnknownTarget as unknown:
-            return _text(str(unknown), HTTPStatus.NOT_FOUND)
-        return web.Response(text=answer.model_dump_json(), content_type="application/json")
+            command = RetryRequest.model_validate_json(await request.read() or b"{}")
+        except ValidationError:
+            return _text("The body must be empty, or JSON with pair or destination.", HTTPStatus.BAD_REQUEST)
+        return _answered(lambda: self._apis.worker.retry(command))
+
+    async def _rate(self, request: web.Request) -> web.Response:
+        try:
+            command = RateRequest.model_validate_json(await request.read())
+        except ValidationError:
+            return _text("The body must be JSON with rate, a number above 0 or null.", HTTPStatus.BAD_REQUEST)
+        return _answered(lambda: self._apis.worker.limit_rate(command))
 
     async def _dead_letters(self, _: web.Request) -> web.Response:
-        reading = asyncio.shield(asyncio.wrap_future(self._dead_letter_api.read()))  # others may wait for it, too
+        reading = asyncio.shield(asyncio.wrap_future(self._apis.dead_letters.read()))  # others may wait for it, too
         try:
             found = await asyncio.wait_for(reading, LIST_WITHIN)
         except TimeoutError:
@@ -319,7 +338,7 @@ class StatusServer:
         except ValidationError:
             return _text("The body must be JSON with pair, reason and destination.", HTTPStatus.BAD_REQUEST)
         try:
-            progress = self._dead_letter_api.replay(command)
+            progress = self._apis.dead_letters.replay(command)
         except UnknownTarget as unknown:
             return _text(str(unknown), HTTPStatus.NOT_FOUND)
         except ReplayRuns as runs:
@@ -337,6 +356,16 @@ async def _turns() -> None:
 
 def _text(text: str, status: HTTPStatus) -> web.Response:
     return web.Response(text=text + "\n", status=status)
+
+
+def _answered(act: Callable[[], BaseModel]) -> web.Response:
+    """What a request to the worker has led to, or why nothing was done."""
+    try:
+        return web.Response(text=act().model_dump_json(), content_type="application/json")
+    except UnknownTarget as unknown:
+        return _text(str(unknown), HTTPStatus.NOT_FOUND)
+    except NotStarted as starting:
+        return _text(str(starting), HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 def _silent() -> logging.Logger:

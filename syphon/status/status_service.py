@@ -14,7 +14,7 @@ from syphon.worker import Pauses, Worker
 from .history import LastSuccess
 from .logs import RecentEvents
 from .observer import Observer, not_connected
-from .operator_api import DeadLetterApi, PauseApi
+from .operator_api import DeadLetterApi, OperatorApis, PauseApi, WorkerApi
 from .snapshot import WorkerState, WorkerStatus
 from .status_server import StatusServer
 from .systemd import STOPPING, Notifier
@@ -32,6 +32,7 @@ class StatusService:
         self.observer = Observer(config, pauses, events, LastSuccess(config.state_file), settings_file=settings_file)
         self.telemetry = Telemetry(config, self.observer)
         self.dead_letter_api = DeadLetterApi(config.pairs)
+        self.worker_api = WorkerApi()
         self._notifier = Notifier()
         self._worker: Worker | None = None
         self._is_stopping = False
@@ -45,6 +46,7 @@ class StatusService:
     def attach(self, worker: Worker, control_server: ControlServer, ledger_writer: LedgerWriter) -> None:
         """Begins to observe the worker."""
         self._worker = worker
+        self.worker_api.attach(worker)
         self.observer.attach(worker, control_server, ledger_writer)
         if self.telemetry.tracing is not None:
             control_server.collect_traces(self.telemetry.tracing.waiting)
@@ -86,11 +88,11 @@ def serving_status(config: Config, settings_file: str = "FILE") -> Iterator[Stat
     try:
         service = StatusService(config, Pauses(config.state_file), events, settings_file)
         observer, dead_letters = service.observer, service.dead_letter_api
-        pause_api = PauseApi(config.pairs, service.pauses)
+        apis = OperatorApis(PauseApi(config.pairs, service.pauses), dead_letters, service.worker_api)
         try:
             with (
                 closing(dead_letters),
-                StatusServer(config.status, observer, pause_api, dead_letters, service.telemetry.prometheus) as server,
+                StatusServer(config.status, observer, apis, service.telemetry.prometheus) as server,
                 observer.backlog_counts,
             ):
                 service.listens_on(server.port)

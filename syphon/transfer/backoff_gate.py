@@ -114,6 +114,16 @@ class BackoffGate:
             moment = self._now()
             return tuple(known._replace(seconds=max(0.0, until - moment)) for until, known in self._until.values())
 
+    def retry(self, path: str) -> bool:
+        """Ends the back-off of a destination: it has failed, and may be tried. False if it does not back off."""
+        key = EntityPath.of(path).key
+        with self._lock:
+            now, known = self._now(), self._until.get(key)
+            if known is None or known[0] <= now or known[1].is_throttled:
+                return False
+            self._until[key] = now, known[1]
+            return True
+
     def forget(self, path: str) -> None:
         """The destination has accepted a message."""
         with self._lock:

@@ -114,6 +114,11 @@ class Breaker:
         self.failures = self.busy_in_a_row = 0
         self.count_failures(because, failures)
 
+    def retry(self) -> None:
+        """Ends the pause, unless the service has asked for it: ten seconds without requests (S5)."""
+        if not self.is_throttled:
+            self.state = Available()
+
     def count_failures(self, because: SyphonError, failures: int) -> None:
         """Raises the failure count to another pump's, if that is higher."""
         if isinstance(because, DestinationBusy):

@@ -252,6 +252,12 @@ class Destinations:
         elif not destination.has_accepted:
             destination.breaker.count_failures(because, known.failures)
 
+    def retry(self, path: EntityPath) -> None:
+        """Ends the back-off of a destination. It has still failed: it is tried with one batch, or a ping."""
+        destination = self._known.get(path.key)
+        if destination is not None:
+            destination.breaker.retry()
+
     def ping(self, destination: Destination) -> None:
         """Finds out without a message whether a destination is available."""
         destination.ping()

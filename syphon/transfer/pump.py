@@ -358,6 +358,10 @@ class Pump:
         """Pauses exactly these destinations, as the operator asked. Only for the pump's own thread."""
         self.destinations.pause(paths)
 
+    def retry(self, path: EntityPath) -> None:
+        """Ends the back-off of a destination, as the operator asked. Only for the pump's own thread."""
+        self.destinations.retry(path)
+
     def backing_off(self) -> list[DestinationBackoff]:
         """The destinations that back off now, and why. Another thread may ask."""
         return self.destinations.backing_off(self._now())

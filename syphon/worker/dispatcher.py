@@ -181,7 +181,11 @@ class Dispatcher:
                 self.queues[handed.queue].ring = Ring.NEW
 
     def _record_backoffs(self, report: SlotReport) -> None:
-        """Records which destinations back off, and forgets those that have accepted a message since."""
+        """Records which destinations back off, and forgets those that have accepted a message since.
+
+        A slot that has not heard of a retry still reports the back-off that it ends.
+        """
+        retried = self._control.unheard_retries(report)
         failing = {EntityPath.of(backoff.path).key for backoff in report.backing_off}
         recovered = {EntityPath.of(path).key for path in report.recovered}
         for backoff in self._backoffs.failing():
@@ -190,7 +194,7 @@ class Dispatcher:
             has_worked = key in recovered or any(found is not None and found.forwarded for found in stats)
             if key not in failing and has_worked:
                 self._backoffs.forget(backoff.path)
-        self._backoffs.record(report.backing_off)
+        self._backoffs.record(each for each in report.backing_off if EntityPath.of(each.path).key not in retried)
 
     def _service_ended(self, slot: RunningSlot, report: QueueReport) -> None:
         """Listens to a queue again whose service a slot has ended, or lets another slot serve it."""

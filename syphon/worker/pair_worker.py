@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from syphon.backlog import plan, provision, queue_names, secondary_administration
 from syphon.config import PairSettings, PipelineSettings
 from syphon.control import ControlServer, HandOver
-from syphon.model import Faulted, SyphonError, duration
+from syphon.model import EntityPath, Faulted, SyphonError, duration
 from syphon.servicebus import RUNTIME, Administration, Pair, Runtime, SideFault, namespace_of
 from syphon.spark import JobResult
 from syphon.time_budget import (
@@ -158,6 +158,27 @@ class PairWorker:
     def set_up_now(self) -> None:
         """Sets a faulted pair up again without further delay: the operator may have removed the cause."""
         self._hurry.set()
+
+    def retry(self, destination: EntityPath | None = None) -> list[str]:
+        """Ends the back-off of a destination, or of all. Returns the paths of those that were not accepting messages.
+
+        A throttled destination keeps the quiet that the service asks for, and a paused one its pause.
+        """
+        name = self.settings.name
+        live = (report for report in self._control_server.live_reports() if report.pair == name and not report.finished)
+        failing = [*self.backoffs.backing_off(), *(each for report in live for each in report.rejecting)]
+        chosen = {
+            EntityPath.of(each.path): each.path
+            for each in failing
+            if not each.is_throttled and not self._pauses.holds_destination(name, each.path)
+        }
+        if destination is not None:
+            chosen = {path: text for path, text in chosen.items() if path == destination}
+        for path, text in chosen.items():
+            self._control_server.retry(name, path)  # first: reports of slots that have not heard of it count no more
+            self.backoffs.retry(text)
+            log.info("%s: retrying %s at once, as the operator asked", name, text)
+        return list(chosen.values())
 
     def silence(self) -> None:
         """Stops listening, so that no job begins."""

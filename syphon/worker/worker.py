@@ -127,6 +127,14 @@ class Worker:
             pair.set_up_now()
             self._control_server.set_rate(settings.name, settings.rate, settings.rate_share)
 
+    def limit_rate(self, pair: PairWorker, rate: float | None) -> None:
+        """Limits the messages per second of a pair until the worker reloads its settings or ends; None: no limit."""
+        settings = pair.settings.model_copy(update={"rate": rate})
+        pair.reload(settings)
+        self._control_server.set_rate(settings.name, rate, settings.rate_share)
+        how = "as fast as the service accepts" if rate is None else f"at most {rate:,.10g} messages per second"
+        log.info("%s: the operator has set the rate: %s", settings.name, how)
+
     # --- stopping ------------------------------------------------------------------------------------------------
 
     def _shut_down(self, reason: SyphonError | None, turned: Callable[[], None]) -> SyphonError | None:

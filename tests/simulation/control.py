@@ -41,7 +41,7 @@ class SimulatedControl(SlotControl):
             return
         report = HashableReport.model_validate_json(text)
         order = self.receive(report)
-        if report.hold <= 0 or _is_news(order, report):
+        if report.hold <= 0 or is_news(order, report):
             answer(order)
         else:
             timer = self._time.call_later(min(report.hold, LONGEST_HOLD), self._answer, report)
@@ -49,7 +49,7 @@ class SimulatedControl(SlotControl):
 
     def _tell(self) -> None:
         for report in list(self._held):
-            if _is_news(self.order_for(report), report):
+            if is_news(self.order_for(report), report):
                 self._time.call_soon(self._answer, report)
 
     def _answer(self, report: SlotReport) -> None:
@@ -67,10 +67,6 @@ class HashableReport(SlotReport):
 
     def __eq__(self, other: object) -> bool:
         return self is other
-
-
-def _is_news(order: SlotOrder, report: SlotReport) -> bool:
-    return is_news(order, {queue.queue: queue.number for queue in report.queues})
 
 
 class SimulatedControlClient:

@@ -12,7 +12,7 @@ from typing import Any
 from syphon.config import Config
 from syphon.status.logs import RecentEvents
 from syphon.status.observer import Observer
-from syphon.status.operator_api import DeadLetterApi, PauseApi
+from syphon.status.operator_api import DeadLetterApi, OperatorApis, PauseApi, WorkerApi
 from syphon.status.status_server import StatusServer
 from syphon.status.telemetry import Telemetry
 from syphon.worker.pauses import Pauses
@@ -88,10 +88,10 @@ def served(
     observer = Observer(config, pauses, RecentEvents())
     telemetry = Telemetry(config, observer)
     try:
-        pause_api, dead_letter_api = PauseApi(config.pairs, pauses), DeadLetterApi(config.pairs)
+        apis = OperatorApis(PauseApi(config.pairs, pauses), DeadLetterApi(config.pairs), WorkerApi())
         with (
-            closing(dead_letter_api),
-            StatusServer(config.status, observer, pause_api, dead_letter_api, telemetry.prometheus) as server,
+            closing(apis.dead_letters),
+            StatusServer(config.status, observer, apis, telemetry.prometheus) as server,
         ):
             yield Served(server.port, observer, pauses)
     finally:

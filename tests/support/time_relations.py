@@ -90,6 +90,7 @@ RELATIONS = (
     Relation(
         ("grace of a pump + DRIVER_SILENCE", "JOB_SETTLES_WITHIN"), "A stopped slot finishes, or is known to be dead"
     ),
+    Relation(("DRIVER_SILENCE", "RETRY_REACHES_SLOTS"), "A slot that has not heard of a retry by then has stopped"),
     Relation(("DRIVER_SILENCE", "default lease / 3"), "A slot without a driver ends long before its lease"),
     Relation(("DRAIN_QUIET", "LINGER", "SHORT_LEASE", "default lease"), "A slot ends idle or makes room in its lease"),
     Relation(("SPARK_CHECK_EVERY", "JVM_IS_GONE_WITHIN"), "A lost JVM is told from a failed job"),

@@ -20,6 +20,7 @@ from syphon.option_declarations import (
     QueueSelection,
     Span,
     one_of,
+    options_of,
     words,
 )
 from syphon.sql import Where
@@ -106,6 +107,16 @@ class DrainOptions(QueueSelection):
         """Whether some messages may not match, so that the counts of the namespace do not say how many do."""
         return bool(self.destinations) or self.before is not None or self.after is not None or self.where is not None
 
+    def written(self) -> str:
+        """The options that differ from their defaults, as on the command line."""
+        defaults = DrainOptions()
+        given = ((each, getattr(self, each.name)) for each in options_of(DrainOptions))
+        return " ".join(
+            each.flag if each.kind.is_flag else f"{each.flag} {_text(value)}"
+            for each, value in given
+            if value != getattr(defaults, each.name)
+        )
+
     def __post_init__(self) -> None:
         if self.before is not None and self.after is not None and self.before <= self.after:
             raise InvalidOption(
@@ -113,3 +124,11 @@ class DrainOptions(QueueSelection):
             )
         patterns = PathPatterns.of(self.destinations or ["*"])
         self.messages = MessageFilter(patterns, millis_of(self.before), millis_of(self.after), self.where)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%dT%H:%M:%SZ}"
+    if isinstance(value, tuple | frozenset):
+        return ",".join(map(str, sorted(value)))
+    return f"{value:.10g}" if isinstance(value, float) else str(value)

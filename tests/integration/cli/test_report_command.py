@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from syphon.cli import main
 from syphon.cli.report_tables import show
+from syphon.ledger import Ledger, RunRecord
 from syphon.ledger.parquet import transfer_rows
 from syphon.model import AttemptKey, ExitCode
 from syphon.model.outcomes import Outcome, Result
@@ -196,6 +197,27 @@ def test_text_from_a_message_does_not_steer_the_terminal(capsys: pytest.CaptureF
     out = capsys.readouterr().out
     assert "[red]a\ufffd[2Jb" in out
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(out)
+
+
+def test_past_drains_are_listed_with_their_results_the_newest_first(folder: Path) -> None:
+    ledger = Ledger(None, f"file:{folder}/ledger")
+    for day, options in ((5, ""), (6, "--destination orders")):
+        at = datetime(2026, 10, day, 12, tzinfo=UTC)
+        verdict = "3 messages are still in the backlog: 61 forwarded."
+        ledger.put_run(
+            RunRecord("drain", options, ["contoso"], at, 75.0, "host-1", 64, 61, 0, 0, 3, ExitCode.LEFT, verdict)
+        )
+    (folder / "ledger" / "runs" / "odd.json").write_text("{}")
+    listed = CliRunner().invoke(main, ["report", "--ledger", "ledger", "--list"])
+    assert listed.exit_code == ExitCode.LEFT
+    assert "odd.json cannot be read." in listed.stderr
+    newest, _, after = listed.stdout.partition("2026-10-05 12:00:00 UTC")
+    assert "2026-10-06 12:00:00 UTC" in newest
+    assert "2026-10-06 12:00:00 UTC: drain --destination orders: 3 messages are still in the backlog" in after
+    (folder / "ledger" / "runs" / "odd.json").unlink()
+    found = CliRunner().invoke(main, ["report", "--ledger", "ledger", "--list", "--json", "--from", "2026-10-06"])
+    (run,) = json.loads(found.stdout)["runs"]
+    assert (found.exit_code, run["options"], run["remaining"]) == (0, "--destination orders", 3)
 
 
 def test_an_empty_report_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 import syphon
+from syphon.ledger import LocalReader
 from syphon.model import DestinationUnreachable, ExitCode, SyphonError
 from syphon.worker.drain.result import DrainProgress
 from tests.support.processes import DESTINATIONS, EmulatedPair, aliased, emulated_pair
@@ -77,6 +78,10 @@ def test_a_drain_on_an_existing_session_returns_everything_and_keeps_the_session
     report = syphon.report(config, spark)
     assert (report.messages.forwarded, report.messages.dead_lettered, report.complete) == (60, 1, False)
     assert "60 of 61 messages arrived." in report._repr_html_()
+    ((run,), broken) = LocalReader(summary.ledger).runs()
+    assert (run.command, run.options, run.pairs, broken) == ("drain", "", ["contoso"], [])
+    assert (run.forwarded, run.dead_lettered, run.remaining, run.exit_code) == (60, 1, 0, ExitCode.LEFT)
+    assert run.verdict == summary.verdict
     assert spark.range(3).count() == 3  # it has not been stopped
 
 

@@ -18,6 +18,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,7 @@ TOKEN = "a-token-of-the-operator"
 BODY = "body of"  # as emulated_pair.aliased makes them
 EVIL = "<img src=x onerror=document.title='taken'>"
 """A destination with a hostile name: names come from messages."""
-DESTINATIONS = ("orders", "news", "full", "held", "spare", "clicked", "drained")
+DESTINATIONS = ("orders", "news", "full", "held", "spare", "clicked", "drained", "weak")
 FIRST = 770_000
 """Message ids that appear nowhere by chance."""
 MANY = 900
@@ -312,6 +313,40 @@ def test_a_queue_that_is_paused_keeps_its_messages_and_goes_on_when_it_is_resume
     eventually(lambda: stage.has_arrived("orders", before + 6), what=lambda: stage.worker.said)
 
 
+def fill(stage: Stage, start: int, count: int) -> datetime:
+    """Makes `weak` full for some messages, and empties it again. Returns when the worker will retry it by itself."""
+    stage.site.control("contoso", "PUT", "quota", {"entity": "weak", "bytes": 0})
+    stage.put(start, count, "weak", 1)
+    eventually(lambda: stage.state_of("weak") is DestinationState.BACKING_OFF, what=lambda: stage.ask("/status"))
+    stage.site.control("contoso", "PUT", "quota", {"entity": "weak", "bytes": 1_000_000_000})
+    found = stage.destination("weak")
+    assert found is not None
+    assert found.next_attempt is not None
+    return found.next_attempt
+
+
+def test_a_destination_is_retried_at_once_when_the_operator_asks(stage: Stage) -> None:  # S9
+    next_attempt = fill(stage, 1600, 3)
+    retried = stage.command("retry", "Weak")
+    assert (retried.returncode, retried.stdout) == (0, "Retrying weak of contoso.\n"), retried.stderr
+    eventually(lambda: stage.has_arrived("weak", 3), what=lambda: stage.worker.said)
+    assert datetime.now(UTC) < next_attempt
+    nothing = stage.command("retry", "orders")
+    assert (nothing.returncode, nothing.stdout) == (1, "orders is not backing off: there is nothing to retry.\n")
+    assert stage.command("retry", "--pair", "other").returncode == 2
+
+
+def test_the_rate_of_a_worker_changes_while_it_runs(stage: Stage) -> None:  # D7
+    assert stage.command("rate").stdout == "contoso: as fast as the service accepts\n"
+    assert stage.command("rate", "25/s").stdout == "contoso: at most 25 messages per second\n"
+    eventually(lambda: stage.status().pairs[0].rate_limit == 25)
+    assert stage.status().pairs[0].rate_limit_set_by == "operator"
+    assert stage.command("rate", "auto", "--pair", "contoso").stdout == "contoso: as fast as the service accepts\n"
+    eventually(lambda: stage.status().pairs[0].rate_limit is None)
+    wrong = stage.command("rate", "fast")
+    assert (wrong.returncode, "'fast' is not a rate: use 500, 500/s or auto." in wrong.stderr) == (2, True)
+
+
 # --- the page --------------------------------------------------------------------------------------------------------
 
 
@@ -359,6 +394,16 @@ def test_a_button_of_the_page_pauses_and_resumes_by_keyboard_and_keeps_the_focus
         focused = page.evaluate("document.activeElement.getAttribute('aria-label')")
         assert focused == f"{word} destination {name}"
     assert stage.status().paused == []
+
+
+def test_a_button_of_the_page_retries_a_destination_at_once(stage: Stage, page: Page) -> None:
+    before = len(stage.site.arrived("weak"))
+    next_attempt = fill(stage, 1650, 2)
+    button = row(page, "weak").get_by_role("button", name="Retry destination weak now")
+    button.click()
+    eventually(lambda: stage.has_arrived("weak", before + 2), what=lambda: stage.worker.said)
+    assert datetime.now(UTC) < next_attempt
+    button.wait_for(state="hidden")
 
 
 def test_an_outage_shows_on_the_page_and_so_does_the_drain_after_it_and_health_stays_green(

@@ -9,6 +9,7 @@ import pytest
 
 from syphon.control.protocol import HandOver, QueueReport, SlotOrder, SlotReport
 from syphon.control.slot_control import SlotControl
+from syphon.model import EntityPath
 from syphon.model.outcomes import Counters, DestinationStats, Stats
 from syphon.servicebus import SideFault
 from syphon.spark.jobs import JobResult
@@ -193,6 +194,20 @@ def test_a_slot_hears_which_destinations_have_failed_and_may_have_deferred_messa
     order = scene.jobs[0].orders[FIRST]
     assert order.waiting == ("deferred", "full")
     assert order.failing == (full._replace(seconds=0.0),)
+
+
+def test_a_slot_that_has_not_heard_of_a_retry_does_not_bring_the_back_off_back(scene: Scene) -> None:  # S9
+    full = DestinationBackoff("Full", 30.0, "is full", 1)
+    scene.rings(FIRST)
+    (job,) = scene.jobs
+    job.reports(backing_off=(full,))
+    assert not scene.backoffs.can_move("full")
+    scene.control.retry("contoso", EntityPath.of("full"))
+    scene.backoffs.retry("full")
+    job.reports(backing_off=(full,))
+    assert scene.backoffs.can_move("full")
+    job.reports(backing_off=(full,), retries=1)  # it was retried in vain
+    assert not scene.backoffs.can_move("full")
 
 
 def test_a_quiet_queue_is_listened_to_again_and_can_be_handed_out_again(scene: Scene) -> None:

@@ -111,3 +111,19 @@ def test_each_try_that_fails_doubles_the_pause_although_a_new_slot_begins_with_t
     now[0] += 10
     backoffs.record([waits("orders")._replace(failures=5, seconds=100)])  # a slot that has counted them
     assert backoffs.backing_off()[0][1:5] == (100, "full", 1, 5)
+
+
+def test_a_destination_that_is_retried_can_move_at_once_and_its_next_failure_counts_on() -> None:  # S9
+    now = [0.0]
+    backoffs = Backoffs("contoso", now=lambda: now[0])
+    backoffs.record([waits("Orders")])
+    assert (backoffs.can_move("orders"), backoffs.retry("ORDERS"), backoffs.can_move("orders")) == (False, True, True)
+    assert backoffs.retry("orders") is False  # it does not back off any more
+    backoffs.record([waits("Orders")])
+    assert [(known.failures, known.seconds) for known in backoffs.backing_off()] == [(2, 20.0)]
+
+
+def test_the_quiet_that_a_throttled_service_asks_for_is_kept_when_a_destination_is_retried() -> None:  # S5
+    backoffs = Backoffs("contoso", now=lambda: 0.0)
+    backoffs.record([waits("orders")._replace(error="DestinationBusy")])
+    assert backoffs.retry("orders") is False

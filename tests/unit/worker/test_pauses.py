@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from syphon.control.control_server import is_news
 from syphon.control.protocol import HandOver, SlotReport
 from syphon.control.slot_control import SlotControl
+from syphon.model import EntityPath
+from syphon.time_budget import RETRY_REACHES_SLOTS
 from syphon.worker.pauses import Pause, Pauses, StateUnreadable
 
 QUEUE, DESTINATION, PAIR = Pause(pair="a", queue="q0"), Pause(pair="a", destination="Orders"), Pause(pair="b")
@@ -77,3 +80,21 @@ def test_a_slot_releases_a_paused_queue_and_hears_which_destinations_to_leave_al
     pauses.end([QUEUE, DESTINATION])
     order = server.order_for(slot)
     assert (order.released, order.paused, len(order.queues)) == ((), (), 2)
+
+
+def test_slots_hear_once_that_the_operator_wants_a_destination_to_be_retried() -> None:  # D7
+    now = [1000.0]
+    server = SlotControl(now=lambda: now[0])
+    server.open_job("j")
+    slot = SlotReport(pair="a", job="j", slot=0, attempt=0, started_at=0)
+    server.retry("a", EntityPath.of("Orders"))
+    server.retry("other", EntityPath.of("news"))
+    order = server.order_for(slot)
+    assert (order.retries, order.retried, is_news(order, slot)) == (1, ("Orders",), True)
+    assert server.unheard_retries(slot) == {"orders"}
+    has_heard = slot.model_copy(update={"retries": 1})
+    assert (server.unheard_retries(has_heard), is_news(server.order_for(has_heard), has_heard)) == (frozenset(), False)
+    server.retry("a", EntityPath.of("Orders"))
+    assert server.order_for(has_heard).retries == 2
+    now[0] += RETRY_REACHES_SLOTS
+    assert (server.order_for(slot).retries, server.order_for(slot).retried) == (2, ())
