@@ -104,9 +104,9 @@ def cost(
 
     \b
       syphon cost                                    ten idle queues, a month
-      syphon cost --messages 1000000                 and forwarding a million messages
-      syphon cost --messages 2500 --outage 8         and what waiting costs in an outage of eight hours
-      syphon cost --outage 8 --entities 20 --senders 4   and the pings of four processes for twenty entities
+      syphon cost --messages 1000000             and forwarding a million messages
+      syphon cost --messages 2500 --outage 8     and waiting for eight hours
+      syphon cost --outage 8 --entities 20 --senders 4       and the pings
       syphon cost --workers 2
       syphon cost --tier premium --units 2
       syphon cost --prices our-prices.yaml --json

@@ -49,7 +49,7 @@ def drain(config_file: Path, dry_run: bool, options: DrainOptions, as_json: bool
       syphon drain -c config.yaml --destination 'billing/*' --rate 500/s
       syphon drain -c config.yaml --give-up missing,disabled
       syphon drain -c config.yaml --settle 15m --yes
-      syphon drain -c config.yaml --after 2026-11-16T08:00 --limit 100 --yes --json
+      syphon drain --after 2026-11-16T08:00 --limit 100 --yes --json
 
     Progress goes to stderr: a table on a terminal, JSON lines elsewhere. Ctrl-C finishes the messages in flight; a
     second one exits immediately. No message is lost either way.
@@ -57,7 +57,6 @@ def drain(config_file: Path, dry_run: bool, options: DrainOptions, as_json: bool
     Messages that do not match stay in the backlog; the summary counts them. If --destination matches no message but
     the backlog has others, the exit code is 1, because the pattern may be wrong.
 
-    \b
     Exit codes: 0 no matching message is left · 1 something was left or dead-lettered, or --destination
     matched nothing · 69 a namespace is unreachable, or Spark was lost · 70 faulted · 77 not authorized ·
     78 invalid settings
@@ -148,6 +147,7 @@ def _showing(run: DrainRun) -> Iterator[Callable[[DrainProgress], None]]:
 
 def _show(summary: DrainSummary) -> None:
     from syphon.operations import word_for
+    from syphon.worker import DrainState
 
     names = shown_queues([queue.queue for queue in summary.queues])
     rows = [
@@ -161,7 +161,9 @@ def _show(summary: DrainSummary) -> None:
         for name, queue in zip(names, summary.queues, strict=True)
     ]
     show_table(("queue", "state", "forwarded", "dead-lettered", "left in backlog"), rows)
-    for line in by_cause((queue.queue, queue.error) for queue in summary.queues if queue.error):
+    # A fault of the pair ends all its queues: the verdict names it, and the queue that met it.
+    failed = (queue for queue in summary.queues if queue.error and queue.error not in summary.verdict)
+    for line in by_cause((queue.queue, queue.error) for queue in failed):
         say(printable(line), "  ", fg="yellow")
     for destination in summary.waiting:
         state = word_for(destination.error)
@@ -177,7 +179,7 @@ def _show(summary: DrainSummary) -> None:
         say(f"The ledger is incomplete: {printable(summary.ledger_error)}", fg="red")
     elif summary.account.received:  # a drain that found nothing has no ledger to point to
         click.echo(f"Ledger: {summary.ledger} (see `syphon report`)")
-    if summary.is_empty and not summary.others:
+    if summary.is_empty and not summary.others and any(queue.state is DrainState.EMPTY for queue in summary.queues):
         say(how_empty(summary.settled_for))
     say(printable(summary.verdict), bold=True, fg="green" if summary.is_done else "yellow")
 

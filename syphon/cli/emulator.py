@@ -78,7 +78,7 @@ def emulator(
       syphon emulator
 
     \b
-    One namespace on free ports, for a script; entities from a config of Microsoft's emulator:
+    One namespace on free ports; the entities of Microsoft's Config.json:
       syphon emulator --namespace shop:0:0 --json
       syphon emulator --config Config.json
 

@@ -65,7 +65,6 @@ def init(file: Path, azure: bool, primary: str | None, secondary: str | None) ->
       syphon init --azure
       syphon init worker.yaml --primary contoso --secondary contoso-dr
 
-    \b
     Exit codes: 0 written · 2 the file exists, or a name is invalid
     """
     if azure or primary or secondary:

@@ -53,20 +53,18 @@ def inspect(
     \b
       syphon inspect -c config.yaml
       syphon inspect -c config.yaml --pair contoso --queue 0 --queue 1
-      syphon inspect -c config.yaml --where "sys.Label = 'invoice' AND amount > 100"
-      syphon inspect -c config.yaml --sql "select session_id, count(*) from backlog group by 1 order by 2 desc"
-      syphon inspect -c config.yaml --json --sql "select * from backlog where delivery_count > 3"
+      syphon inspect -c config.yaml --where "amount > 100"
+      syphon inspect --sql "select session_id, count(*) from backlog group by 1"
+      syphon inspect --json --sql "select * from backlog where delivery_count > 3"
 
-    \b
     Columns of `backlog`: pair, queue, sequence_number, message_id, destination, session_id, enqueued_at,
     scheduled_for, expires_at, size, delivery_count, state (active, deferred, scheduled), dead_letter_reason,
     dead_letter_description (null for messages that can be forwarded), restored_size (bytes at its destination),
     backlog_expires_at (when it expires in the backlog, if ever). Times are UTC. `--sql` takes a single query, which
     may read only this view.
 
-    \b
     Exit codes: 0 done · 1 a queue is missing · 2 wrong usage, or a rejected query ·
-    69 a namespace is unreachable · 77 not authorized · 78 invalid settings
+    69 a namespace is unreachable · 70 it does not exist · 77 not authorized · 78 invalid settings
     """
     from syphon.config import LogLevel
     from syphon.datasource import BadQuery

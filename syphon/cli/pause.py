@@ -49,7 +49,6 @@ def pause(
       syphon pause -c config.yaml --pair contoso --queue 3
       syphon pause --url http://127.0.0.1:8080
 
-    \b
     Exit codes: 0 done · 2 unknown pair or queue · 69 no answer from the worker · 77 it rejected the token
     """
     _change("/pause", config_file, url, pair, queue, destination, as_json)
@@ -73,7 +72,6 @@ def resume(
       syphon resume -c config.yaml --destination billing/invoices
       syphon resume -c config.yaml
 
-    \b
     Exit codes: 0 done · 2 unknown pair or queue · 69 no answer from the worker · 77 it rejected the token
     """
     _change("/resume", config_file, url, pair, queue, destination, as_json)

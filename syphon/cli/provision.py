@@ -47,7 +47,7 @@ def provision(config_file: Path, dry_run: bool, via: str | None, as_json: bool) 
     \b
     Exit codes (the highest of all pairs):
        0  all queues exist            69  unreachable, or none could be created
-       1  some could not be created   77  credentials refused, or a claim is missing
+       1  some could not be created   77  refused, or a claim is missing
      130  stopped by Ctrl-C           78  invalid settings
     """
     from syphon.config import Via

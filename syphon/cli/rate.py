@@ -45,7 +45,6 @@ def rate(rate: float | str | None, config_file: Path | None, url: str | None, pa
       syphon rate auto --pair contoso -c config.yaml
       syphon rate -c config.yaml
 
-    \b
     Exit codes: 0 done · 2 unknown pair · 69 no answer from the worker · 77 it rejected the token
     """
     worker = find_worker(config_file, url)

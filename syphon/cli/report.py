@@ -65,7 +65,7 @@ def report(
     \b
       syphon report -c config.yaml
       syphon report -c config.yaml --from 2h
-      syphon report -c config.yaml --from 2026-10-05 --to 2026-10-05 --pair contoso
+      syphon report --from 2026-10-05 --to 2026-10-05 --pair contoso
       syphon report -c config.yaml --html incident.html
       syphon report --ledger ./ledger --json
       syphon report -c config.yaml --list
@@ -73,7 +73,6 @@ def report(
     A TIME is 2026-10-05T14:30Z, a date, or a duration before now: 30m, 2h, 1d12h. It is UTC unless it has an offset,
     and a date after --to includes that day.
 
-    \b
     Exit codes: 0 every message arrived, or nothing is recorded yet · 1 some were left, dead-lettered or
     unaccounted, a job is open, or a ledger file is corrupt · 2 wrong usage, or no ledger at --ledger ·
     69 the ledger cannot be read · 78 invalid settings

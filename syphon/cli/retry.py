@@ -28,7 +28,6 @@ def retry(destination: str | None, config_file: Path | None, url: str | None, pa
       syphon retry -c config.yaml
       syphon retry --url http://127.0.0.1:8080
 
-    \b
     Exit codes: 0 retried · 1 nothing was failing · 2 unknown pair · 69 no answer from the worker ·
     77 it rejected the token
     """

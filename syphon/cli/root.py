@@ -123,13 +123,14 @@ def main(ctx: click.Context) -> None:
 
     \b
     Exit codes, the same for every command:
-       0  done                                  70  all pairs have faulted
+       0  done                                  70  a namespace is unusable
        1  something was left or dead-lettered   77  not authorized
        2  wrong usage                           78  invalid settings
       69  a namespace or port is unavailable
 
     \b
-    demo, run, drain, inspect and report need Spark: pip install 'syphon-servicebus[spark]'
+    demo, run, drain, inspect and report need Spark:
+      pip install 'syphon-servicebus[spark]'
     """
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         ctx.color = False

@@ -42,13 +42,14 @@ def run(config_file: Path, no_provision: bool, verbose: bool) -> None:
 
     \b
       syphon run -c config.yaml
-      syphon run -c config.yaml --no-provision      existing queues, with Listen and Send claims only
+      syphon run -c config.yaml --no-provision    without the Manage claim
 
     \b
-    SIGTERM, Ctrl-C  finish or abandon the messages in flight, and exit; a second one exits immediately
-    SIGHUP           reload rate, rate_share, destinations and log.level, and reopen faulted pairs
+    SIGTERM, Ctrl-C  finish or abandon the messages in flight, and exit;
+                     a second one exits immediately
+    SIGHUP           reload rate, rate_share, destinations and log.level,
+                     and reopen faulted pairs
 
-    \b
     Exit codes: 0 stopped · 69 the status port is in use · 70 all pairs have faulted · 77 not authorized ·
     78 invalid settings
     """

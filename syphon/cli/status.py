@@ -51,7 +51,6 @@ def status(config_file: Path | None, url: str | None, as_json: bool, watch: bool
       syphon status -c config.yaml --watch
       syphon status --url http://127.0.0.1:8080 --json | jq .totals
 
-    \b
     Exit codes: 0 the worker answered · 69 no answer · 77 it rejected the token
     """
     worker = find_worker(config_file, url)

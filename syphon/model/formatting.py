@@ -61,11 +61,17 @@ def short_queue_names(names: Sequence[str]) -> list[str]:
 
 
 def by_cause(errors: Iterable[tuple[str, str]]) -> list[str]:
-    """A line for each error, not for each queue that has it: all queues of a pair usually have the same."""
-    queues: dict[str, list[str]] = {}
+    """A line for each error, not for each queue that has it: all queues of a pair usually have the same.
+
+    Errors that differ in the name of their queue alone are the same.
+    """
+    found: dict[str, list[tuple[str, str]]] = {}
     for queue, error in errors:
-        queues.setdefault(error, []).append(queue)
-    return [f"{names[0] if len(names) == 1 else f'{len(names)} queues'}: {error}" for error, names in queues.items()]
+        found.setdefault(error.replace(queue, "…"), []).append((queue, error))
+    return [
+        f"{same[0][0]}: {same[0][1]}" if len(same) == 1 else f"{len(same)} queues: {cause}"
+        for cause, same in found.items()
+    ]
 
 
 def first_line(error: Exception | str) -> str:

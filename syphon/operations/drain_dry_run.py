@@ -22,6 +22,7 @@ from syphon.datasource import (
 )
 from syphon.model import (
     DestinationError,
+    DestinationMissing,
     EntityPath,
     ExitCode,
     Faulted,
@@ -40,7 +41,7 @@ from syphon.time_budget import TIER_WITHIN
 from syphon.worker import DrainOptions, WaitingForecast
 
 from .drain_run import DryRunCall, queues_to_drain
-from .inspection import has_messages, with_renames
+from .inspection import has_messages, reach_queues, with_renames
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -166,9 +167,11 @@ def forecast(
     `starting` is called before Spark is used, if there are messages.
     """
     seen = _EMPTY
-    if has_messages(chosen):
+    existing = _existing(chosen)
+    if has_messages(existing):
         starting()
-        seen = _peek_backlog(config, chosen, options, spark)
+        seen = _peek_backlog(config, existing, options, spark)
+    absent = {pair.name for pair, _ in by_pair(chosen)} - {pair.name for pair, _ in by_pair(existing)}
     permanent = {selected.pair.name: selected.pair.destinations.permanent() for selected in chosen}
     stopped = _stopped(seen)
     given_up = [found for found in stopped if type(found.error) in permanent[found.pair]]
@@ -178,7 +181,7 @@ def forecast(
     others = seen.messages - wanted
     dead_letters = (*seen.refused, *(found.dead_letter() for found in given_up))
     no_match = not wanted and others and options.messages.is_specific
-    is_left = dead_letters or waiting or no_match or count < wanted
+    is_left = absent or dead_letters or waiting or no_match or count < wanted
     paces = _paces(chosen, options, seen.destinations)
     total = max(1, sum(pace.messages for pace in paces))
     seconds = max((count * pace.messages / total / pace.per_second for pace in paces), default=0.0)
@@ -204,6 +207,15 @@ def forecast(
         operations=charge.operations,
         cost=CostForecast(charge.least, charge.most, prices.currency, prices.as_of),
     )
+
+
+def _existing(chosen: list[SelectedQueue]) -> list[SelectedQueue]:
+    """The queues that exist. Raises the worst error of the others: Spark need not start to find it in each task."""
+    reach = reach_queues(chosen)
+    errors = [error for _, error in reach.unreachable if not isinstance(error, DestinationMissing)]
+    if errors:
+        raise max(errors, key=exit_code_of_error)
+    return reach.queues
 
 
 def _exit_code(unchecked: Iterable[SyphonError], is_left: bool) -> ExitCode:

@@ -18,8 +18,8 @@ def dead_letters() -> None:
     \b
       syphon dead-letters list -c config.yaml
       syphon dead-letters show -c config.yaml --queue 0 --sequence-number 17
-      syphon dead-letters replay -c config.yaml --reason DestinationMissing --to backlog --dry-run
-      syphon dead-letters replay -c config.yaml --reason NoDestination --to destination --set-path orders
+      syphon dead-letters replay --reason 'Dest*' --to backlog --dry-run
+      syphon dead-letters replay --set-path orders --to destination
       syphon dead-letters export -c config.yaml letters.jsonl
       syphon dead-letters import -c config.yaml letters.jsonl --to backlog
 

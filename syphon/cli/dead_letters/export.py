@@ -61,12 +61,11 @@ def export(
 
     \b
       syphon dead-letters export -c config.yaml letters.jsonl
-      syphon dead-letters export -c config.yaml --reason BadAlias --remove letters.jsonl
+      syphon dead-letters export --reason BadAlias --remove letters.jsonl
       syphon dead-letters export -c config.yaml --decoded - | jq -r .properties
 
     The file contains message bodies, so only you can read it. `syphon dead-letters import` sends its messages.
 
-    \b
     Exit codes: 0 all were written, and with --remove removed · 1 some could not be removed ·
     2 wrong usage, or the file cannot be written · 69 a namespace is unreachable · 77 not authorized ·
     78 invalid settings

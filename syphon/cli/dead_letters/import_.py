@@ -108,16 +108,15 @@ def import_letters(
     dead-letter properties. The file is not changed. If a line is invalid, the file is rejected before anything is sent.
 
     \b
-      syphon dead-letters import -c config.yaml letters.jsonl --to backlog --dry-run
-      syphon dead-letters import -c config.yaml letters.jsonl --to destination --yes
-      syphon dead-letters import -c config.yaml letters.jsonl --to backlog --lines 38-
+      syphon dead-letters import letters.jsonl --to backlog --dry-run
+      syphon dead-letters import letters.jsonl --to destination --yes
+      syphon dead-letters import letters.jsonl --to backlog --lines 38-
 
     A message that its queue or topic might drop as a duplicate is skipped; --new-ids sends it with a new message id.
 
     If some messages cannot be sent, the summary lists the lines of the file in three groups: sent, not sent, and
     unconfirmed, which may have been sent. Use --lines to retry lines.
 
-    \b
     Exit codes: 0 all were sent · 1 some were not · 2 wrong usage, or not an export file ·
     69 a namespace is unreachable · 77 not authorized · 78 invalid settings
     """

@@ -58,10 +58,10 @@ def replay(
     stays in the dead-letter queue, and the summary says why.
 
     \b
-      syphon dead-letters replay -c config.yaml --reason DestinationMissing --to backlog --dry-run
-      syphon dead-letters replay -c config.yaml --destination 'billing/*' --after 2h --to destination
-      syphon dead-letters replay -c config.yaml --reason NoDestination --set-path orders --to destination --yes
-      syphon dead-letters replay -c config.yaml --reason BadAlias --edit x-ms-timetolive=PT1H --to backlog
+      syphon dead-letters replay --reason 'Dest*' --to backlog --dry-run
+      syphon dead-letters replay --destination 'a/*' --after 2h --to destination
+      syphon dead-letters replay --set-path orders --to destination --yes
+      syphon dead-letters replay --edit x-ms-timetolive=PT1H --to backlog
 
     --edit sets a property of each message: NAME=VALUE is a string, NAME:TYPE=VALUE has an AMQP type (int, long,
     boolean, double, timestamp, timespan, uuid, binary, …). The aliases x-ms-… are application properties;
@@ -71,7 +71,6 @@ def replay(
     A queue or topic with duplicate detection silently drops a message with a known id. Messages for which this could
     happen are skipped; --new-ids sends them with a new message id, and the summary lists both ids.
 
-    \b
     Exit codes: 0 all were (would be) replayed · 1 some not · 2 wrong usage · 69 a namespace is unreachable ·
     77 not authorized · 78 invalid settings
     """

@@ -43,7 +43,7 @@ def show(
 
     \b
       syphon dead-letters show -c config.yaml --queue 0 --sequence-number 17
-      syphon dead-letters show -c config.yaml --queue 0 --sequence-number 17 --body --json
+      syphon dead-letters show --queue 0 --sequence-number 17 --body --json
     """
     from syphon.backlog import DeadLetterFilter, DeadLetterSearch
 

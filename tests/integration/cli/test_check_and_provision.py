@@ -46,6 +46,7 @@ def emulator() -> Iterator[BackgroundEmulator]:
     policies = [
         PolicySettings(name="owner", key=SecretStr(KEY)),
         PolicySettings(name="worker", key=SecretStr(KEY), claims=frozenset({Claim.LISTEN, Claim.SEND})),
+        PolicySettings(name="sender", key=SecretStr(KEY), claims=frozenset({Claim.SEND})),
         PolicySettings(name="listener", key=SecretStr(KEY), claims=frozenset({Claim.LISTEN})),
     ]
     namespaces = [
@@ -92,6 +93,21 @@ def syphon_alone(*arguments: object) -> Done:
     done = run_syphon(*map(str, arguments), timeout=100)
     assert KEY not in done.stdout + done.stderr
     return Done(done.returncode, done.stdout, done.stderr)
+
+
+def test_every_command_that_reads_the_backlog_ends_alike_without_the_right_and_names_the_cause_once(
+    emulator: BackgroundEmulator, tmp_path: Path
+) -> None:  # X7
+    primary, _ = strings(emulator)
+    secondary = emulator["contoso-dr"].connection_string_for("sender")
+    file = write(tmp_path, primary, secondary)
+    assert syphon("provision", "-c", write(tmp_path, *strings(emulator))).returncode == 0
+    write(tmp_path, primary, secondary)
+    for words in (("inspect",), ("dead-letters", "list"), ("drain", "--dry-run"), ("drain", "--yes")):
+        done = syphon(*words, "-c", file)
+        assert (words, done.returncode) == (words, 77)
+        assert "Spark" not in done.stderr
+        assert (done.stderr + done.stdout).count("'Listen' claim(s) are required") == 1
 
 
 def test_check_warns_of_a_key_in_a_file_that_everybody_can_read(

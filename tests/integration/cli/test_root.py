@@ -44,6 +44,7 @@ def test_help_of_everything_names_every_command() -> None:
     named = [line.removeprefix("Usage: syphon ").split(" [")[0] for line in text.splitlines() if line.startswith("Usa")]
     assert {command.name for command in COMMANDS} <= set(named)
     assert {"dead-letters import", "dead-letters replay"} <= set(named)
+    assert [line for line in text.splitlines() if len(line) > 80] == []
 
 
 def test_help_of_an_unknown_command_is_an_error_of_usage() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from syphon.model.formatting import duration, plural, printable, volume
+from syphon.model.formatting import by_cause, duration, plural, printable, volume
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,8 @@ def test_a_noun_has_its_plural_unless_there_is_one() -> None:
 
 def test_a_text_from_outside_keeps_its_letters_and_loses_control_characters() -> None:
     assert printable("Zürich – 東京\x1b[31m\r\n\u202e") == "Zürich – 東京\ufffd[31m\ufffd\ufffd\ufffd"
+
+
+def test_queues_with_one_cause_are_one_line_whose_name_is_that_of_none() -> None:
+    found = by_cause([("a/0", "no link to 'a/0'"), ("a/1", "no link to 'a/1'"), ("a/2", "'a/2' is missing")])
+    assert found == ["2 queues: no link to '…'", "a/2: 'a/2' is missing"]
