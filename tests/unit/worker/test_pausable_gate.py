@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from syphon.amqp import Map, Section, Timestamp, section_bytes
+from syphon.model import DestinationError
 from syphon.transfer import WaitingMessages
 from syphon.transfer.backoff_gate import MOST_REMEMBERED
 from syphon.transfer.pump import DestinationBackoff
@@ -115,7 +116,7 @@ def test_each_try_that_fails_doubles_the_pause_although_a_new_slot_begins_with_t
 
 def test_a_destination_that_is_retried_can_move_at_once_and_its_next_failure_counts_on() -> None:  # S9
     now = [0.0]
-    backoffs = Backoffs("contoso", now=lambda: now[0])
+    backoffs = PausableGate("contoso", now=lambda: now[0])
     backoffs.record([waits("Orders")])
     assert (backoffs.can_move("orders"), backoffs.retry("ORDERS"), backoffs.can_move("orders")) == (False, True, True)
     assert backoffs.retry("orders") is False  # it does not back off any more
@@ -124,6 +125,6 @@ def test_a_destination_that_is_retried_can_move_at_once_and_its_next_failure_cou
 
 
 def test_the_quiet_that_a_throttled_service_asks_for_is_kept_when_a_destination_is_retried() -> None:  # S5
-    backoffs = Backoffs("contoso", now=lambda: 0.0)
-    backoffs.record([waits("orders")._replace(error="DestinationBusy")])
+    backoffs = PausableGate("contoso", now=lambda: 0.0)
+    backoffs.record([waits("orders")._replace(error=DestinationError.BUSY)])
     assert backoffs.retry("orders") is False
