@@ -182,6 +182,12 @@ LONGEST_HOLD = 2.0
 """Longest time for which the driver holds an answer."""
 SLOT_SHARES_FOR = 5.0
 """After its last report, a slot still shares the rate of its pair."""
+CANARY_TURN = 0.2
+"""A canary waits for its probe in turns of this length."""
+CANARY_SETTLES_WITHIN = 10.0
+"""A canary's link opens, and the completion of its probe is answered."""
+CANARY_LOOKS_EVERY = 5.0
+"""A worker whose pair cannot move a probe checks whether it can."""
 RETRY_REACHES_SLOTS = 10.0
 """Slots hear that the operator wants a destination to be retried."""
 CONNECTION_LIFE = 10.0

@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 from syphon import __version__
 from syphon.model import ExitCode, ExtraMissing
 
+from .canary import canary
 from .check import check
 from .config_schema import config_schema
 from .cost import cost
@@ -141,6 +142,7 @@ COMMANDS = (
     emulator,
     init,
     check,
+    canary,
     provision,
     run,
     status,

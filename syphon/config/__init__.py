@@ -4,7 +4,9 @@ from .destinations import DestinationSettings, PermanentError
 from .json_schema import config_schema
 from .load import Config, ConfigLike, config_from, exposes_keys, load_config, settings_of
 from .pairs import (
+    CANARY_QUEUE,
     ArmSettings,
+    CanarySettings,
     Credential,
     PairSettings,
     ProvisionSettings,
@@ -26,6 +28,8 @@ from .worker import (
 )
 
 __all__ = [
+    "CANARY_QUEUE",
+    "CanarySettings",
     "config_from",
     "config_schema",
     "load_config",

@@ -16,13 +16,24 @@ from syphon.model import (
     ConnectionString,
     EntityPath,
     Extra,
+    PathPatterns,
     SessionOrder,
     TimeToLive,
     first_label,
     is_host,
     is_this_machine,
 )
-from syphon.yaml_settings import InvalidSetting, Mistake, Settings, given, looks_secret, together, unique
+from syphon.yaml_settings import (
+    Between,
+    Duration,
+    InvalidSetting,
+    Mistake,
+    Settings,
+    given,
+    looks_secret,
+    together,
+    unique,
+)
 
 from .destinations import DestinationSettings, Text, check_renames
 
@@ -231,6 +242,19 @@ def _session_order(value: Any) -> Any:
     raise ValueError("may be true, false or strict")
 
 
+CANARY_QUEUE = "syphon-canary"
+
+
+class CanarySettings(Settings):
+    """The probes that a worker sends through the backlog, so that an idle pair is known to work."""
+
+    every: Annotated[Duration, Between("1m", "7d")] = 300_000
+    destination: Annotated[str, Field(min_length=1, max_length=260)] = CANARY_QUEUE
+    """A queue of the primary for nothing but probes."""
+    within: Annotated[Duration, Between("5s", "1h")] = 60_000
+    """A probe that takes longer counts as lost."""
+
+
 class PairSettings(Settings):
     """A primary, and the secondary that contains its backlog queues."""
 
@@ -257,6 +281,8 @@ class PairSettings(Settings):
     """Whether messages of one session are forwarded in the order in which they were sent. The senders need the same
     setting. `strict`: a message that would be dead-lettered stays in the backlog, and holds up its session."""
     provision: ProvisionSettings = Field(default_factory=ProvisionSettings)
+    canary: CanarySettings | None = None
+    """None: the worker sends no probes."""
 
     @property
     def primary_entity(self) -> str:
@@ -274,6 +300,16 @@ def _check_sides(pair: Any) -> Iterator[Mistake]:
     if given(given(pair, "provision"), "via") == Via.ARM and given(given(pair, "secondary"), "arm") is None:
         remedy = "add arm with subscription_id and resource_group to the secondary"
         yield Mistake("needs the secondary's place in Resource Manager", remedy, ("provision", "via"))
+
+
+def _check_canary(pair: Any) -> Iterator[Mistake]:
+    """A canary whose probes would be dead-lettered proves nothing."""
+    canary, allow = given(pair, "canary"), given(given(pair, "destinations"), "allow")
+    path = given(canary, "destination") or CANARY_QUEUE
+    if canary is not None and isinstance(allow, list) and isinstance(path, str):
+        patterns = [pattern for pattern in allow if isinstance(pattern, str)]
+        if len(patterns) == len(allow) and not PathPatterns.of(patterns).fit(EntityPath.of(path)):
+            yield Mistake(f"needs '{path}' in destinations.allow", "add it there, or name another queue", ("canary",))
 
 
 USUAL_PORT = 5671
@@ -307,7 +343,7 @@ def _check_backlogs(pairs: Any) -> Iterator[Mistake]:
 
 
 Pairs = Annotated[
-    list[Annotated[PairSettings, together(_check_sides)]],
+    list[Annotated[PairSettings, together(_check_sides), together(_check_canary)]],
     unique("name", "pair"),
     together(_check_backlogs),
     Field(min_length=1),

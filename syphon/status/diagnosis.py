@@ -14,6 +14,7 @@ from syphon.model import DestinationError, duration, plural
 
 from .snapshot import (
     BacklogQueueState,
+    CanaryStatus,
     DestinationState,
     DestinationStatus,
     MessageFlow,
@@ -277,6 +278,8 @@ def _of_pair(pair: PairStatus, at: datetime, failing: SparkStatus | None) -> Ite
     yield from _of_destinations(pair, at)
     if pair.secondary.connected:
         yield from _of_troubled_queues(pair, failing)
+    if pair.canary is not None and pair.canary.is_lost and not has_outage([pair]):
+        yield _of_canary(pair.name, pair.canary, at)
     for queue in pair.queues:
         if queue.state is BacklogQueueState.PAUSED and not pair.paused:
             yield _problem(
@@ -301,6 +304,21 @@ def _of_pair(pair: PairStatus, at: datetime, failing: SparkStatus | None) -> Ite
             "`syphon dead-letters list -c FILE` shows the reasons. After you remove the cause, "
             "`syphon dead-letters replay --to backlog -c FILE` replays them.",
         )
+
+
+def _of_canary(pair: str, canary: CanaryStatus, at: datetime) -> OperatorProblem:
+    ended = f"{_since(canary.last_ended, at)} ago"
+    if canary.error is not None:
+        text = f"{pair}: the last probe of the canary could not be sent or received ({ended}): {canary.error}"
+        return _problem(
+            Severity.WARNING, text, "Messages may pass all the same. `syphon canary -c FILE` sends a probe."
+        )
+    return _problem(
+        Severity.WARNING,
+        f"{pair}: the last probe of the canary did not arrive at {canary.destination} in time ({ended}).",
+        "Other messages may not arrive either: see the other problems and the log. `syphon canary -c FILE` sends "
+        "another probe.",
+    )
 
 
 def _of_troubled_queues(pair: PairStatus, failing: SparkStatus | None) -> Iterator[OperatorProblem]:

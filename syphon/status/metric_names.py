@@ -187,6 +187,20 @@ LAST_SUCCESS = Metric(
     "When a message was last forwarded, in Unix time, also before a restart; if never, when the worker started.",
     ("pair",),
 )
+CANARY_PROBES = Metric(
+    "syphon.canary.probes",
+    MetricKind.COUNTER,
+    "{message}",
+    "Probes that the worker sent through the backlog, by outcome (arrived, lost, or failed: not sent or not received).",
+    ("pair", "outcome"),
+)
+CANARY_LATENCY = Metric(
+    "syphon.canary.latency",
+    MetricKind.GAUGE,
+    "s",
+    "How long the last probe took that arrived, from the backlog to its destination. Absent until one has arrived.",
+    ("pair",),
+)
 SIDE_CONNECTED = Metric(
     "syphon.side.connected",
     MetricKind.GAUGE,
@@ -245,6 +259,8 @@ OWN = (
     DESTINATION_WAITING,
     RATE_LIMIT,
     LAST_SUCCESS,
+    CANARY_PROBES,
+    CANARY_LATENCY,
     SIDE_CONNECTED,
     PAIR_FAULTED,
     LEDGER_FAILING,
@@ -262,11 +278,15 @@ class TracedStep:
     """One step of a traced batch. Its span is named after the operation and the entity, as in `send orders`."""
 
     operation: str
+    """The name that Service Bus has for it."""
+    type: str
+    """The type of the operation in the conventions."""
     kind: Literal["client", "consumer"]
     help: str
 
 
 PROCESS = TracedStep(
+    "process",
     "process",
     "consumer",
     "A batch as a whole: from the arrival of its oldest message to the settlement of its last. "
@@ -274,10 +294,12 @@ PROCESS = TracedStep(
 )
 SEND = TracedStep(
     "send",
+    "send",
     "client",
     "From the sending of the batch to the destination's answer. A refusal is an error.",
 )
 SETTLE = TracedStep(
+    "complete",
     "settle",
     "client",
     "From that answer to the completion of the batch's last message in the backlog.",

@@ -23,12 +23,14 @@ from syphon.transfer import WaitingMessages
 from syphon.worker import PairFault, PairWorker, Pauses, SparkView, Worker
 
 from .backlog_counts import BacklogCounts, QueueActivity
+from .canary import Canaries, CanaryRecord
 from .destination_history import DestinationHistory
 from .diagnosis import has_outage, outlook, problems
 from .history import LastSuccess, RateMeter, ThroughputHistory
 from .logs import RecentEvents
 from .snapshot import (
     BacklogQueueState,
+    CanaryStatus,
     DestinationState,
     DestinationStatus,
     FaultStatus,
@@ -86,6 +88,7 @@ class Observer:
         self.queue_totals: Mapping[QueueKey, QueueTotals] = {}
         """The totals of each queue at the last snapshot."""
         self.backlog_counts = BacklogCounts(config.pairs, self._activity)
+        self.canaries = Canaries(config.pairs, self._open_queues)
         self.status = self._snapshot()
 
     def attach(self, worker: Worker, control_server: ControlServer, ledger_writer: LedgerWriter) -> None:
@@ -162,7 +165,35 @@ class Observer:
         queue_totals = {key: totals for key, totals in self.queue_totals.items() if key.pair == view.name}
         observed = self._observed
         limit = observed.control_server.rate_limit(view.name) if observed is not None else None
-        return view.status(worker, queue_totals, self._pauses, self.backlog_counts, limit)
+        found = view.status(worker, queue_totals, self._pauses, self.backlog_counts, limit)
+        return found.model_copy(update={"canary": self._canary(view)})
+
+    def _canary(self, view: PairView) -> CanaryStatus | None:
+        canary = view.settings.canary
+        if canary is None:
+            return None
+        record = self.canaries.records.get(view.name, CanaryRecord())
+        last = record.last
+        return CanaryStatus(
+            destination=canary.destination,
+            arrived=record.arrived,
+            lost=record.lost,
+            failed=record.failed,
+            last_seconds=record.seconds,
+            last_ended=None if last is None else moment(record.at),
+            is_lost=last is not None and not last.has_arrived,
+            error=None if last is None or last.failure is None else str(last.failure),
+        )
+
+    def _open_queues(self, name: str) -> list[str]:
+        """The backlog queues of a pair that a probe may take: none if its way is known to be closed."""
+        pair = next(pair for pair in self.status.pairs if pair.name == name)
+        canary = pair.canary.destination if pair.canary is not None else ""
+        is_closed = pair.paused or not (pair.primary.connected and pair.secondary.connected)
+        if is_closed or self._pauses.holds_destination(name, canary):
+            return []
+        closed = (BacklogQueueState.STARTING, BacklogQueueState.PAUSED)
+        return [queue.name for queue in pair.queues if queue.state not in closed]
 
     def _activity(self) -> dict[QueueKey, QueueActivity]:
         """What the worker has done with each queue, once it knows which queues there are."""
@@ -214,7 +245,7 @@ class PairView:
     ) -> None:
         self.name = settings.name
         self._now = now
-        self._settings = settings
+        self.settings = settings
         self._last_success = last_success
         self._wall = wall
         self._queues = queue_names(settings)
@@ -258,7 +289,7 @@ class PairView:
             secondary=self._side("secondary", worker),
             fault=None if worker is None else _fault(worker.fault, wall, self._now()),
             paused=pauses.holds_pair(self.name),
-            rate_limit=self._settings.rate if limit is None else limit.per_second,
+            rate_limit=self.settings.rate if limit is None else limit.per_second,
             rate_limit_set_by=None if limit is None else limit.set_by,
             per_second=round(sum(queue.per_second for queue in queues), 1),
             dead_lettered_per_second=round(self._dead_letter_rate.at(totals.dead_lettered), 1),
@@ -299,7 +330,7 @@ class PairView:
         not_yet = STARTING if worker is None else STARTING_QUEUES if listener is None else NOT_YET
         side = getattr(listener.pair, role) if listener is not None else None
         closed = _closed(role, fault) if fault is not None else None
-        return self._sides[role].look(getattr(self._settings, role).host, side, closed, trouble, not_yet, self._wall())
+        return self._sides[role].look(getattr(self.settings, role).host, side, closed, trouble, not_yet, self._wall())
 
     def _queue(
         self,

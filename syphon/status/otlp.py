@@ -90,7 +90,7 @@ class Tracing:
         made = self._tracer.start_span(name, within, SpanKind[step.kind.upper()], where, links, began)
         made.set_attributes(metric_names.SYSTEM)
         made.set_attribute("messaging.operation.name", step.operation)
-        made.set_attribute("messaging.operation.type", step.operation)
+        made.set_attribute("messaging.operation.type", step.type)
         if trace.messages > 1:
             made.set_attribute("messaging.batch.message_count", trace.messages)
         if trace.error:

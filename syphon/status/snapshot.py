@@ -155,6 +155,24 @@ class FaultStatus(StatusModel):
     """When the worker sets the pair up again. Null: the attempt is in progress."""
 
 
+class CanaryStatus(StatusModel):
+    """The probes that the worker sends through the backlog of a pair, and what became of them since the start."""
+
+    destination: str
+    arrived: int
+    lost: int
+    """Probes that did not arrive in time, although both sides were connected."""
+    failed: int
+    """Probes that could not be sent or received; `error` says why the last one could not."""
+    last_seconds: float | None
+    """How long the last one took that arrived."""
+    last_ended: datetime | None
+    """When the last one arrived, was lost or failed. Null: there was none yet."""
+    is_lost: bool
+    """Whether the last one was lost or failed."""
+    error: str | None
+
+
 class PairStatus(StatusModel):
     """A primary namespace, and the secondary that holds its backlog queues."""
 
@@ -172,6 +190,8 @@ class PairStatus(StatusModel):
     """Messages forwarded, over the last ten seconds."""
     dead_lettered_per_second: float = 0.0
     """The same of messages dead-lettered."""
+    canary: CanaryStatus | None = None
+    """Null: the settings have no canary for this pair."""
     last_success: datetime | None
     """When a message was last forwarded, by this worker or one before it that had the same state file."""
     totals: StatusTotals

@@ -94,6 +94,7 @@ def serving_status(config: Config, settings_file: str = "FILE") -> Iterator[Stat
                 closing(dead_letters),
                 StatusServer(config.status, observer, apis, service.telemetry.prometheus) as server,
                 observer.backlog_counts,
+                observer.canaries,
             ):
                 service.listens_on(server.port)
                 yield service

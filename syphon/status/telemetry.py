@@ -36,7 +36,7 @@ from syphon.time_budget import EXPORTERS_END_WITHIN
 from syphon.worker import SparkState
 
 from . import metric_names
-from .metric_names import SYSTEM, Metric, MetricKind
+from .metric_names import SYSTEM, Metric, MetricKind, TracedStep
 from .observer import Observer
 from .snapshot import DestinationState, PairStatus, WorkerStatus
 
@@ -131,14 +131,15 @@ class Telemetry:
 
     def _durations(self) -> dict[Metric, list[Labelled]]:
         # By host: two pairs may share a namespace, and a series must occur only once.
-        operations: dict[tuple[str, str], Durations] = {}
+        operations: dict[tuple[TracedStep, str], Durations] = {}
         transfers: list[Labelled] = []
         for key, totals in self._observer.queue_totals.items():
             primary, secondary = self._hosts[key.pair]
             stats = totals.stats
-            operations.setdefault(("send", primary), Durations()).add(stats.send)
-            operations.setdefault(("settle", secondary), Durations()).add(stats.settle)
-            labels = {"messaging.operation.name": "forward", "messaging.destination.name": key.queue}
+            operations.setdefault((metric_names.SEND, primary), Durations()).add(stats.send)
+            operations.setdefault((metric_names.SETTLE, secondary), Durations()).add(stats.settle)
+            step = metric_names.PROCESS.operation
+            labels = {"messaging.operation.name": step, "messaging.destination.name": key.queue}
             transfers.append(({**SYSTEM, **labels, "server.address": secondary}, stats.process))
         return {
             metric_names.OPERATION_DURATION: [
@@ -245,6 +246,17 @@ class Telemetry:
         for pair in self._pairs:
             yield (pair.last_success or self._observer.status.started).timestamp(), {"pair": pair.name}
 
+    def _canary_probes(self) -> Observations:
+        for pair in self._pairs:
+            if (canary := pair.canary) is not None:
+                for outcome in ("arrived", "lost", "failed"):
+                    yield getattr(canary, outcome), {"pair": pair.name, "outcome": outcome}
+
+    def _canary_latency(self) -> Observations:
+        for pair in self._pairs:
+            if pair.canary is not None and pair.canary.last_seconds is not None:
+                yield pair.canary.last_seconds, {"pair": pair.name}
+
     def _side_connected(self) -> Observations:
         for pair in self._pairs:
             yield int(pair.primary.connected), {"pair": pair.name, "side": "primary"}
@@ -310,6 +322,8 @@ _OBSERVED: dict[Metric, Callable[[Telemetry], Observations]] = {
     metric_names.DESTINATION_WAITING: Telemetry._destination_waiting,
     metric_names.RATE_LIMIT: Telemetry._rate_limit,
     metric_names.LAST_SUCCESS: Telemetry._last_success,
+    metric_names.CANARY_PROBES: Telemetry._canary_probes,
+    metric_names.CANARY_LATENCY: Telemetry._canary_latency,
     metric_names.SIDE_CONNECTED: Telemetry._side_connected,
     metric_names.PAIR_FAULTED: Telemetry._pair_faulted,
     metric_names.LEDGER_FAILING: Telemetry._ledger_failing,
@@ -319,11 +333,11 @@ _OBSERVED: dict[Metric, Callable[[Telemetry], Observations]] = {
 }
 
 
-def _operation(name: str, host: str) -> dict[str, str]:
+def _operation(step: TracedStep, host: str) -> dict[str, str]:
     return {
         **SYSTEM,
-        "messaging.operation.name": name,
-        "messaging.operation.type": name,
+        "messaging.operation.name": step.operation,
+        "messaging.operation.type": step.type,
         "server.address": host,
     }
 

@@ -2,6 +2,7 @@
 
 from .backlog_listener import Listener
 from .backoff_gate import BackoffGate
+from .canary import ProbeResult, send_probe
 from .congestion import DEFAULT_SHARE, Congestion
 from .dead_letter_replay import NewId, Removal, Replay, ReplayResult
 from .deferred_scan import Ring, WaitingMessages
@@ -36,6 +37,7 @@ __all__ = [
     "Pump",
     "PumpOptions",
     "QueueTransfer",
+    "ProbeResult",
     "Removal",
     "Replay",
     "ReplayResult",
@@ -44,5 +46,6 @@ __all__ = [
     "WaitingMessages",
     "route_to_backlog",
     "route_to_destination",
+    "send_probe",
     "wall_clock",
 ]

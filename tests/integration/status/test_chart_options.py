@@ -166,8 +166,12 @@ def test_keda_counts_exactly_the_backlog_queues_and_owns_the_number_of_workers(t
     found = manifests("autoscaling")
     (scaled,) = of_kind(found, "ScaledObject")
     config = settings_in_pod("autoscaling", tmp_path)
-    queues = [name for pair in config.pairs for name in queue_names(pair)]
-    assert [trigger["metadata"]["queueName"] for trigger in scaled["spec"]["triggers"]] == queues
+    triggers = [trigger["metadata"] for trigger in scaled["spec"]["triggers"]]
+    assert [(found["useRegex"], found["operation"]) for found in triggers] == [("true", "sum")] * len(config.pairs)
+    others = ["contoso/x-servicebus-transfer/10", "contoso/x-servicebus-transfer/0/$DeadLetterQueue", "orders"]
+    for pair, found in zip(config.pairs, triggers, strict=True):
+        names = queue_names(pair)
+        assert [name for name in [*names, *others] if re.search(found["queueName"], name)] == list(names)
     (deployment,) = of_kind(found, "Deployment")
     assert "replicas" not in deployment["spec"]
     assert scaled["spec"]["scaleTargetRef"]["name"] == deployment["metadata"]["name"]

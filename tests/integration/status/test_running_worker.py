@@ -40,7 +40,7 @@ TOKEN = "a-token-of-the-operator"
 BODY = "body of"  # as emulated_pair.aliased makes them
 EVIL = "<img src=x onerror=document.title='taken'>"
 """A destination with a hostile name: names come from messages."""
-DESTINATIONS = ("orders", "news", "full", "held", "spare", "clicked", "drained", "weak")
+DESTINATIONS = ("orders", "news", "full", "held", "spare", "clicked", "drained", "weak", "syphon-canary")
 FIRST = 770_000
 """Message ids that appear nowhere by chance."""
 MANY = 900
@@ -146,7 +146,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     folder = tmp_path_factory.mktemp("stage")
     with closing(Manager(folder / "notify")) as manager, emulated_pair(folder, destinations=DESTINATIONS) as site:
         site.control("contoso", "PUT", "quota", {"entity": "full", "bytes": 0})
-        given_up = {"destinations": {"permanent_errors": ["entity-not-found"]}}  # else they would wait in the queues
+        given_up = {"destinations": {"permanent_errors": ["entity-not-found"]}, "canary": {"every": "1d"}}
         config = site.config(status={"listen": "127.0.0.1:0", "token": TOKEN}, pair=given_up)
         environment = {"NOTIFY_SOCKET": str(manager.path), "WATCHDOG_USEC": "1000000"}
         worker = site.start("run", "-c", str(config), environment=environment)
@@ -235,7 +235,7 @@ def test_metrics_count_what_happened(stage: Stage) -> None:
     assert samples["syphon_destination_state", "available", "full"] == 0
     assert samples["syphon_destination_backing_off_seconds", "full"] > 0
     assert samples["syphon_backlog_age_seconds", "contoso/x-servicebus-transfer/1"] > 0
-    processed = samples["messaging_process_duration_seconds_count", queue, "forward", "servicebus"]
+    processed = samples["messaging_process_duration_seconds_count", queue, "process", "servicebus"]
     assert processed >= 37
     assert samples["messaging_client_operation_duration_seconds_count", "send", "servicebus"] > 0
 
@@ -311,6 +311,21 @@ def test_a_queue_that_is_paused_keeps_its_messages_and_goes_on_when_it_is_resume
     assert len(stage.site.in_backlog(0)) == 4
     assert stage.command("resume").stdout == "Nothing is paused.\n"
     eventually(lambda: stage.has_arrived("orders", before + 6), what=lambda: stage.worker.said)
+
+
+def test_a_probe_of_the_canary_passes_and_is_seen_in_status_metrics_and_by_the_command(stage: Stage) -> None:  # X7
+    eventually(lambda: (found := stage.status().pairs[0].canary) is not None and found.arrived == 1)
+    canary = stage.status().pairs[0].canary
+    assert canary is not None
+    assert canary.last_seconds is not None
+    assert (canary.lost, canary.failed, canary.is_lost) == (0, 0, False)
+    samples = samples_of(stage)
+    assert samples["syphon_canary_probes_total", "arrived"] == 1
+    assert samples["syphon_canary_latency_seconds",] == canary.last_seconds
+    sent = stage.site.start("canary", "-c", str(stage.site.folder / "config.yaml"), "--queue", "1", "--json")
+    code, said = sent.end()
+    assert (code, json.loads(said)["probes"][0]["error"]) == (0, None), said
+    assert not stage.site.arrived("syphon-canary")  # the probes were received
 
 
 def fill(stage: Stage, start: int, count: int) -> datetime:

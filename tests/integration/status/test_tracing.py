@@ -91,8 +91,8 @@ def test_the_batch_that_forwarded_a_message_links_to_its_senders_trace(place: Si
     assert links(server) == {(f"{number:032x}", f"{number:016x}") for number in range(1, 11)}
     for whole in spans["process"]:
         (send,) = (span for span in spans["send"] if span.trace_id == whole.trace_id)
-        (settle,) = (span for span in spans["settle"] if span.trace_id == whole.trace_id)
-        assert (whole.name, send.name, settle.name) == (f"process {QUEUE}", "send orders", f"settle {QUEUE}")
+        (settle,) = (span for span in spans["complete"] if span.trace_id == whole.trace_id)
+        assert (whole.name, send.name, settle.name) == (f"process {QUEUE}", "send orders", f"complete {QUEUE}")
         assert (whole.parent_span_id, send.parent_span_id, settle.parent_span_id) == (b"", whole.span_id, whole.span_id)
         assert (whole.kind, send.kind, settle.kind) == (Span.SPAN_KIND_CONSUMER, *[Span.SPAN_KIND_CLIENT] * 2)
         times = [
