@@ -182,6 +182,10 @@ LONGEST_HOLD = 2.0
 """Longest time for which the driver holds an answer."""
 SLOT_SHARES_FOR = 5.0
 """After its last report, a slot still shares the rate of its pair."""
+DRILL_LOOKS_EVERY = 2.0
+"""A drill counts the messages in the backlog, and retries to enable its entity."""
+DRILL_RESTORES_WITHIN = 300.0
+"""A drill insists on enabling its entity; then a person must."""
 CANARY_TURN = 0.2
 """A canary waits for its probe in turns of this length."""
 CANARY_SETTLES_WITHIN = 10.0

@@ -20,6 +20,7 @@ from .cost import cost
 from .dead_letters import dead_letters
 from .demo import demo
 from .drain import drain
+from .drill import drill
 from .emulator import emulator
 from .init import init
 from .inspect import inspect
@@ -130,7 +131,7 @@ def main(ctx: click.Context) -> None:
       69  a namespace or port is unavailable
 
     \b
-    demo, run, drain, inspect and report need Spark:
+    demo, run, drain, drill, inspect and report need Spark:
       pip install 'syphon-servicebus[spark]'
     """
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
@@ -151,6 +152,7 @@ COMMANDS = (
     retry,
     rate,
     drain,
+    drill,
     inspect,
     dead_letters,
     report,

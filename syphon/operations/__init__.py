@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from .drain_summary import QueueResult as QueueResult
     from .drain_summary import word_for as word_for
     from .drain_summary import words_for as words_for
+    from .drill import AdministeredEntity as AdministeredEntity
+    from .drill import Drill as Drill
+    from .drill import drill_of as drill_of
     from .inspection import BacklogAnswer as BacklogAnswer
     from .inspection import BacklogOverview as BacklogOverview
     from .inspection import Reach as Reach
@@ -44,6 +47,7 @@ else:
         "drain_dry_run": ("DryRun", "dry_run", "exit_code_of_error", "forecast"),
         "drain_run": ("DrainInterrupted", "DrainRun", "drain", "queues_to_drain"),
         "drain_summary": ("DestinationResult", "DrainSummary", "QueueResult", "word_for", "words_for"),
+        "drill": ("AdministeredEntity", "Drill", "drill_of"),
         "inspection": (
             "BacklogAnswer",
             "BacklogOverview",

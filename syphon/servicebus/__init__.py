@@ -12,6 +12,7 @@ from .administration import (
     AdministrationFailed,
     AdministrationUnavailable,
     AdministrationUnreachable,
+    AllowedUse,
     EntityConflict,
     NamespaceTier,
     NewQueue,
@@ -61,9 +62,11 @@ from .sdk_private_names import check_contract
 from .sdk_sockets import explain
 
 if TYPE_CHECKING:
-    from .factory import administration_of, client_of, connected, namespace_of
+    from .factory import administration_of, client_of, connected, data_plane_of, namespace_of
 else:
-    __getattr__ = lazy_exports(__name__, {"factory": ("administration_of", "client_of", "connected", "namespace_of")})
+    __getattr__ = lazy_exports(
+        __name__, {"factory": ("administration_of", "client_of", "connected", "data_plane_of", "namespace_of")}
+    )
 
 __all__ = [
     "TOKENS_PER_REQUEST",
@@ -74,6 +77,7 @@ __all__ = [
     "Backoff",
     "CloseWatch",
     "EntityConflict",
+    "AllowedUse",
     "Connection",
     "FIRST_OF_PARTITION",
     "PING_TYPE",
@@ -104,6 +108,7 @@ __all__ = [
     "AdministrationUnreachable",
     "ConnectionDetails",
     "administration_of",
+    "data_plane_of",
     "check_contract",
     "client_of",
     "condition_of",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from syphon.model import SyphonError
@@ -44,6 +45,15 @@ class QueueCounts(NamedTuple):
 
     active: int
     dead_letters: int
+
+
+class AllowedUse(StrEnum):
+    """What a queue or topic allows."""
+
+    ACTIVE = "Active"
+    DISABLED = "Disabled"
+    SEND_DISABLED = "SendDisabled"
+    RECEIVE_DISABLED = "ReceiveDisabled"
 
 
 class NamespaceTier(NamedTuple):

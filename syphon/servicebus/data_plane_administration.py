@@ -11,11 +11,12 @@ from azure.core.credentials import TokenCredential
 from azure.core.exceptions import ResourceNotFoundError
 from azure.servicebus.management import QueueProperties, ServiceBusAdministrationClient, TopicProperties
 
-from syphon.model import SyphonError
+from syphon.model import DestinationMissing, SyphonError
 from syphon.time_budget import ADMINISTRATION_TIMEOUT
 
 from .administration import (
     Administration,
+    AllowedUse,
     DuplicateDetection,
     NamespaceTier,
     NewQueue,
@@ -149,6 +150,25 @@ class DataPlaneAdministration(Administration):
             return duplicate_detection(found, self._ask(task, lambda: list(self._client.list_subscriptions(name))))
 
         return longest_window(entity, look)
+
+    def entity_state(self, entity: str) -> AllowedUse | None:
+        """What a queue or topic allows; None if there is none of that name."""
+        found = self._find(entity, f"look for '{entity}'")
+        return None if found is None else AllowedUse(str(getattr(found.status, "value", found.status)))
+
+    def set_entity_state(self, entity: str, state: AllowedUse) -> None:
+        """Changes what a queue or topic allows, and nothing else."""
+        task = f"set '{entity}' to {state}"
+        found = self._find(entity, task)
+        if found is None:
+            raise DestinationMissing(f"{self._namespace}: there is no '{entity}'.")
+        found.status = state.value
+        if isinstance(found, QueueProperties):
+            queue = found
+            self._ask(task, lambda: self._client.update_queue(queue))
+        else:
+            topic = found
+            self._ask(task, lambda: self._client.update_topic(topic))
 
     def tier(self) -> NamespaceTier:
         found = self._ask("look for the tier of the namespace", self._client.get_namespace_properties)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from azure.core.credentials import TokenCredential
 from azure.servicebus import ServiceBusClient, TransportType
@@ -20,6 +20,9 @@ from .namespace import Namespace
 from .proxy_settings import HttpProxy
 from .sdk_private_names import check_contract
 from .sdk_sockets import EMULATOR_PORT, check_websockets
+
+if TYPE_CHECKING:
+    from .data_plane_administration import DataPlaneAdministration
 
 
 def credential_of(kind: Credential) -> TokenCredential:
@@ -145,6 +148,11 @@ def administration_of(
             ca_file=_ca_file(side),
             proxy=_proxy(side),
         )
+    return data_plane_of(side, timeout)
+
+
+def data_plane_of(side: SideSettings, timeout: float = ADMINISTRATION_TIMEOUT) -> DataPlaneAdministration:
+    """The namespace's own administration, which can change entities, too."""
     from .data_plane_administration import DataPlaneAdministration
 
     options: dict[str, Any] = {"timeout": timeout, "ca_file": _ca_file(side), "proxy": _proxy(side)}

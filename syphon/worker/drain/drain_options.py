@@ -131,4 +131,6 @@ def _text(value: object) -> str:
         return f"{value:%Y-%m-%dT%H:%M:%SZ}"
     if isinstance(value, tuple | frozenset):
         return ",".join(map(str, sorted(value)))
+    if isinstance(value, Where):
+        return repr(value.expression)
     return f"{value:.10g}" if isinstance(value, float) else str(value)

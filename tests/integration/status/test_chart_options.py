@@ -167,11 +167,13 @@ def test_keda_counts_exactly_the_backlog_queues_and_owns_the_number_of_workers(t
     (scaled,) = of_kind(found, "ScaledObject")
     config = settings_in_pod("autoscaling", tmp_path)
     triggers = [trigger["metadata"] for trigger in scaled["spec"]["triggers"]]
-    assert [(found["useRegex"], found["operation"]) for found in triggers] == [("true", "sum")] * len(config.pairs)
+    assert [(trigger["useRegex"], trigger["operation"]) for trigger in triggers] == [("true", "sum")] * len(
+        config.pairs
+    )
     others = ["contoso/x-servicebus-transfer/10", "contoso/x-servicebus-transfer/0/$DeadLetterQueue", "orders"]
-    for pair, found in zip(config.pairs, triggers, strict=True):
+    for pair, trigger in zip(config.pairs, triggers, strict=True):
         names = queue_names(pair)
-        assert [name for name in [*names, *others] if re.search(found["queueName"], name)] == list(names)
+        assert [name for name in [*names, *others] if re.search(trigger["queueName"], name)] == list(names)
     (deployment,) = of_kind(found, "Deployment")
     assert "replicas" not in deployment["spec"]
     assert scaled["spec"]["scaleTargetRef"]["name"] == deployment["metadata"]["name"]

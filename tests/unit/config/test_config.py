@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from syphon.config import (
+    CanarySettings,
     Config,
     Credential,
     DestinationSettings,
@@ -112,7 +113,9 @@ def test_the_example_loads_and_names_every_setting(tmp_path: Path) -> None:
 
     contoso, fabrikam = config.pairs
     assert contoso.secondary.host == "contoso-dr.servicebus.windows.net"
-    assert contoso.destinations.allow == ["orders", "billing/*"]
+    assert contoso.destinations.allow == ["orders", "billing/*", "syphon-canary"]
+    assert contoso.canary is not None
+    assert (contoso.canary.every, contoso.canary.within) == (300_000, 60_000)
     assert fabrikam.secondary.arm is not None
     assert fabrikam.secondary.arm.resource_group == "messaging"
     assert fabrikam.secondary.transport is Transport.WEBSOCKETS
@@ -124,7 +127,7 @@ def test_the_example_loads_and_names_every_setting(tmp_path: Path) -> None:
     missing = {name for model, keys in seen.items() for name in set(model.model_fields) - keys}
     assert missing == {"ca_file"}  # the file must exist, so the example has the key as a comment
     assert "# ca_file: " in text
-    assert len(seen) == 11
+    assert len(seen) == 12
 
 
 def websockets(proxy: str) -> str:
@@ -244,7 +247,8 @@ def test_defaults_in_the_example_are_the_defaults(tmp_path: Path) -> None:
     assert example.status.model_copy(update={"token": None, "state": None}) == default.status
     assert example.state_file == default.state_file
     assert example.pipeline.model_copy(update={"spark": {}}) == default.pipeline
-    usual = {"destinations": DestinationSettings(), "primary": default.pairs[0].primary, "rate": None}
+    usual = {"destinations": DestinationSettings(), "primary": default.pairs[0].primary, "rate": None, "canary": None}
+    assert example.pairs[0].canary == CanarySettings()
     assert example.pairs[0].model_copy(update=usual) == default.pairs[0]
     assert example.pairs[0].destinations.permanent_errors == DestinationSettings().permanent_errors
 
@@ -617,3 +621,19 @@ def test_the_order_of_sessions_is_a_setting_of_a_pair(
 def test_another_order_of_sessions_is_a_mistake(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"session_order.*true, false or strict"):
         load(tmp_path, f"{SMALLEST}    session_order: sometimes\n")
+
+
+@pytest.mark.parametrize(
+    ("allow", "canary", "fits"),
+    [("[orders]", "{}", False), ("[orders, 'syp*']", "{}", True), ("[a]", "{destination: a}", True)],
+)
+def test_probes_of_a_canary_must_be_allowed_to_arrive(tmp_path: Path, allow: str, canary: str, fits: bool) -> None:
+    text = (
+        "pairs:\n- name: contoso\n  primary: {namespace: a.example}\n  secondary: {namespace: b.example}\n"
+        f"  destinations: {{allow: {allow}}}\n  canary: {canary}\n"
+    )
+    if fits:
+        assert load(tmp_path, text).pairs[0].canary is not None
+        return
+    with pytest.raises(SettingsError, match=r"needs 'syphon-canary' in destinations\.allow"):
+        load(tmp_path, text)
