@@ -27,7 +27,14 @@ from .queues import (
 from .restoration import Restored, Unrestorable, UnrestorableReason, destination_of, restore
 
 if TYPE_CHECKING:
-    from .check import Finding, PreflightCheck, preflight_checks, secondary_administration, stranded_backlogs
+    from .check import (
+        ExpectedOutage,
+        Finding,
+        PreflightCheck,
+        preflight_checks,
+        secondary_administration,
+        stranded_backlogs,
+    )
     from .dead_letter_edit import NO_EDIT, BadEdit, LetterEdit, message_id_of, with_message_id
     from .dead_letter_file import BadLine, FiledLetter, fingerprint, letter_line, read_line
     from .dead_letters import (
@@ -42,7 +49,14 @@ if TYPE_CHECKING:
     )
 else:
     _MODULES = {
-        "check": ("Finding", "PreflightCheck", "preflight_checks", "secondary_administration", "stranded_backlogs"),
+        "check": (
+            "ExpectedOutage",
+            "Finding",
+            "PreflightCheck",
+            "preflight_checks",
+            "secondary_administration",
+            "stranded_backlogs",
+        ),
         "dead_letter_edit": ("NO_EDIT", "BadEdit", "LetterEdit", "message_id_of", "with_message_id"),
         "dead_letter_file": ("BadLine", "FiledLetter", "fingerprint", "letter_line", "read_line"),
         "dead_letters": (
@@ -69,6 +83,7 @@ __all__ = [
     "DeadLetterFilter",
     "DeadLetterSearch",
     "FOREVER",
+    "ExpectedOutage",
     "Finding",
     "NoBacklogQueue",
     "Group",

@@ -35,6 +35,7 @@ from syphon.servicebus import (
     Administration,
     AdministrationUnavailable,
     Connection,
+    DataPlaneAdministration,
     administration_of,
     client_of,
     peek_pages,
@@ -135,14 +136,41 @@ def stranded_backlogs(pair: PairSettings, pairs: Sequence[PairSettings]) -> list
     return [StrandedBacklog(label, len(counts), sum(counts)) for label, counts in found.items()]
 
 
+MOST_SKEW = 30.0
+"""Seconds by which clocks may differ: tokens are valid for longer, but ages and reports are wrong by as much."""
+ENVELOPE = 300
+"""Bytes that a message takes beside its body, about: properties, aliases, annotations."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedOutage:
+    """An outage that the backlog must have room for."""
+
+    seconds: float
+    rate: float
+    """Messages per second that senders send."""
+    size: int
+    """Bytes of the body of a message."""
+
+    @property
+    def bytes(self) -> float:
+        return self.seconds * self.rate * (self.size + ENVELOPE)
+
+    def __str__(self) -> str:
+        return f"{duration(self.seconds)} at {self.rate:,.10g} messages per second of {volume(self.size)}"
+
+
 def preflight_checks(
-    pair: PairSettings, makes_queues: bool = True, pairs: Sequence[PairSettings] = ()
+    pair: PairSettings,
+    makes_queues: bool = True,
+    pairs: Sequence[PairSettings] = (),
+    outage: ExpectedOutage | None = None,
 ) -> list[PreflightCheck]:
     """All checks before a worker serves a pair, one of `pairs`; they may run at the same time.
 
     A worker that creates no queues needs no Manage claim on the secondary, so then no check needs the claim.
     """
-    return [_Secondary(pair, makes_queues, pairs), _Primary(pair)]
+    return [_Secondary(pair, makes_queues, pairs, outage), _Primary(pair)]
 
 
 class PreflightCheck:
@@ -207,8 +235,11 @@ class _Secondary(PreflightCheck):
 
     side = Side.SECONDARY
 
-    def __init__(self, pair: PairSettings, makes_queues: bool, pairs: Sequence[PairSettings] = ()) -> None:
+    def __init__(
+        self, pair: PairSettings, makes_queues: bool, pairs: Sequence[PairSettings], outage: ExpectedOutage | None
+    ) -> None:
         super().__init__(pair)
+        self._outage = outage
         self._makes_queues = makes_queues
         self._pairs = pairs
         self._existing = queue_names(pair)
@@ -242,8 +273,28 @@ class _Secondary(PreflightCheck):
         only = f"{room} in a single backlog queue: if it fails or is full, senders have no other"
         return self._finding(Level.WARNING, f"{only}; set backlog_queue_count to 2 or more (10 is the default)")
 
+    def _room_for_outage(self, outage: ExpectedOutage) -> Finding:
+        """Whether an outage fits into the backlog, and how long it may last otherwise."""
+        room, needed = sum(self._megabytes.values()) * 2**20, volume(int(outage.bytes))
+        if outage.bytes <= room:
+            share = f"{outage.bytes / room:.0%}" if outage.bytes >= room / 100 else "under 1 %"
+            return self._finding(Level.FINE, f"an outage of {outage} fits: {needed}, {share} of the room")
+        lasts = duration(outage.seconds * room / outage.bytes)
+        text = f"an outage of {outage} needs {needed}: after {lasts} the backlog is full, and senders fail"
+        return self._finding(Level.WARNING, f"{text}; raise backlog_queue_count, or make the queues larger")
+
+    def _clock(self, administration: Administration) -> Iterator[Finding]:
+        """Warns of a clock that is wrong: tokens are refused when it is far off, and times are wrong before that."""
+        skew = administration.clock_skew if isinstance(administration, DataPlaneAdministration) else None
+        if skew is not None and abs(skew) > MOST_SKEW:
+            off = f"{duration(abs(skew))} {'ahead of' if skew > 0 else 'behind'} the namespace's"
+            consequence = "ages, reports and the expiry of tokens are wrong by as much"
+            yield self._finding(Level.WARNING, f"this machine's clock is {off}: {consequence}; synchronize it (NTP)")
+
     def _once_connected(self, connection: Connection, deadline: float) -> Iterator[Finding]:
         yield self._capacity()
+        if self._outage is not None:
+            yield self._room_for_outage(self._outage)
         yield from self._expiring(connection, deadline)
 
     def _expiring(self, connection: Connection, deadline: float) -> Iterator[Finding]:
@@ -266,6 +317,7 @@ class _Secondary(PreflightCheck):
         try:
             with closing(secondary_administration(self.pair, timeout=CHECK_ANSWER_WITHIN)) as administration:
                 found = plan(administration, names)
+                yield from self._clock(administration)
         except NotAuthorized as error:
             advice = "Without Manage: `syphon check --no-provision`, `syphon run --no-provision`."
             yield self._finding(Level.DENIED, f"{error} {advice}")

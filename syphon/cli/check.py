@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import click
 
 from syphon.model import ExitCode, Extra
+from syphon.option_declarations import DURATION, RATE
 from syphon.time_budget import WAIT_SILENTLY
 
-from .shared_options import config_option, load_settings
+from .shared_options import Reads, config_option, load_settings
 from .signals import interruptible
 from .tables import FindingLine, finding_lines, show_findings, silence_sdk_logs
 
@@ -38,8 +39,24 @@ OPEN_FILE = (
 )
 @click.option("--offline", is_flag=True, help="Check the settings only, without the network: for a build server.")
 @click.option("--spark", "starts_spark", is_flag=True, help="Also start Spark once, and run a task.")
+@click.option(
+    "--outage", type=Reads(DURATION), help="Also check that the backlog has room for an outage of this length …"
+)
+@click.option("--rate", type=Reads(RATE), help="… at this rate of your senders, per pair. Needed with --outage.")
+@click.option(
+    "--size", type=click.IntRange(min=0), default=1024, show_default=True, metavar="BYTES", help="… of such messages."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON (docs/commands.md).")
-def check(config_file: Path, no_provision: bool, offline: bool, starts_spark: bool, as_json: bool) -> None:
+def check(
+    config_file: Path,
+    no_provision: bool,
+    offline: bool,
+    starts_spark: bool,
+    outage: float | None,
+    rate: float | None,
+    size: int,
+    as_json: bool,
+) -> None:
     """Check the settings, credentials, claims, backlog queues and destinations of every pair, and the ledger.
 
     The check is read-only: it creates no queue, and sends and receives no message. It reports all problems at once and
@@ -49,6 +66,7 @@ def check(config_file: Path, no_provision: bool, offline: bool, starts_spark: bo
     \b
       syphon check -c config.yaml
       syphon check -c config.yaml --spark
+      syphon check -c config.yaml --outage 8h --rate 200/s
       syphon check -c config.yaml --no-provision
       syphon check -c config.yaml --offline
       syphon check -c config.yaml --json | jq .exit_code
@@ -62,13 +80,15 @@ def check(config_file: Path, no_provision: bool, offline: bool, starts_spark: bo
       denied       77  credentials refused, or a claim is missing
                    78  invalid settings; nothing else was checked
     """
-    from syphon.backlog import preflight_checks
+    from syphon.backlog import ExpectedOutage, preflight_checks
     from syphon.config import exposes_keys
     from syphon.ledger import check_ledger
 
     silence_sdk_logs()
     if offline and starts_spark:
         raise click.UsageError("--offline and --spark exclude each other.")
+    if (outage is None) != (rate is None):
+        raise click.UsageError("--outage and --rate belong together: how long, and how many messages per second.")
     if starts_spark:
         Extra.SPARK.require("`syphon check --spark`")
     config = load_settings(config_file, as_json)
@@ -79,7 +99,10 @@ def check(config_file: Path, no_provision: bool, offline: bool, starts_spark: bo
         click.echo(valid if as_json else f"{config_file} is valid: {_counted(len(config.pairs), 'pair')}.")
         return
     slots = threading.Semaphore(AT_ONCE)
-    checks = [each for pair in config.pairs for each in preflight_checks(pair, not no_provision, config.pairs)]
+    expected = None if outage is None or rate is None else ExpectedOutage(outage, rate, size)
+    checks = [
+        each for pair in config.pairs for each in preflight_checks(pair, not no_provision, config.pairs, expected)
+    ]
     running = [_RunningCheck(each, slots) for each in checks]
     findings: list[Finding] = []
     with interruptible("Nothing was changed."):

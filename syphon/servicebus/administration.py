@@ -45,6 +45,8 @@ class QueueCounts(NamedTuple):
 
     active: int
     dead_letters: int
+    size_in_bytes: int | None = None
+    """How much of the queue's room they take, dead letters included."""
 
 
 class AllowedUse(StrEnum):

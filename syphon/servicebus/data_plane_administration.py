@@ -49,8 +49,11 @@ class DataPlaneAdministration(Administration):
     >>> with DataPlaneAdministration.from_connection_string("Endpoint=sb://…") as administration: ...
     """
 
-    def __init__(self, client: ServiceBusAdministrationClient, namespace: str, identity: str) -> None:
+    def __init__(
+        self, client: ServiceBusAdministrationClient, transport: ManagementTransport, namespace: str, identity: str
+    ) -> None:
         self._client = client
+        self._transport = transport
         self._namespace = namespace
         self._identity = identity
 
@@ -73,13 +76,14 @@ class DataPlaneAdministration(Administration):
         host = endpoint.netloc
         if plain and endpoint.port is None:
             host = f"{host}:{EMULATOR_PORT}"
+        transport = ManagementTransport(timeout=timeout, plain=plain, ca_file=ca_file, proxy=proxy)
         client = ServiceBusAdministrationClient.from_connection_string(
             ";".join(f"{key}={value}" for key, value in (settings | {"endpoint": f"sb://{host}"}).items()),
-            transport=ManagementTransport(timeout=timeout, plain=plain, ca_file=ca_file, proxy=proxy),
+            transport=transport,
             retry_total=0,
         )
         policy = settings.get("sharedaccesskeyname")
-        return cls(client, host, f"the policy '{policy}'" if policy else "the shared access signature")
+        return cls(client, transport, host, f"the policy '{policy}'" if policy else "the shared access signature")
 
     @classmethod
     def from_credential(
@@ -92,13 +96,9 @@ class DataPlaneAdministration(Administration):
         proxy: HttpProxy | None = None,
     ) -> Self:
         """With a credential of azure-identity, or one like it, for `contoso.servicebus.windows.net`."""
-        client = ServiceBusAdministrationClient(
-            host,
-            credential,
-            transport=ManagementTransport(timeout=timeout, ca_file=ca_file, proxy=proxy),
-            retry_total=0,
-        )
-        return cls(client, host, f"the identity of {type(credential).__name__}")
+        transport = ManagementTransport(timeout=timeout, ca_file=ca_file, proxy=proxy)
+        client = ServiceBusAdministrationClient(host, credential, transport=transport, retry_total=0)
+        return cls(client, transport, host, f"the identity of {type(credential).__name__}")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._namespace!r})"
@@ -181,9 +181,14 @@ class DataPlaneAdministration(Administration):
                 active, dead_letters = found.active_message_count, found.dead_letter_message_count
             except (ResourceNotFoundError, AttributeError):
                 return None
-            return None if active is None else QueueCounts(active, dead_letters or 0)
+            return None if active is None else QueueCounts(active, dead_letters or 0, found.size_in_bytes)
 
         return self._ask(f"count the messages of '{queue}'", count)
+
+    @property
+    def clock_skew(self) -> float | None:
+        """How many seconds this machine's clock is ahead of the namespace's, by its last answer; None without one."""
+        return self._transport.clock_skew
 
     def close(self) -> None:
         self._client.__exit__()

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import html
 import re
+import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import timedelta
+from email.utils import parsedate_to_datetime
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -40,6 +43,9 @@ _FOREVER_XML = f">{FOREVER_TEXT}<".encode()
 _ROUNDED_FOREVER_XML = b">P10675199DT2H48M5.47758S<"
 
 
+wall = time.time
+
+
 class ManagementTransport(RequestsTransport):  # type: ignore[misc]  # azure.core loads its transports too late for mypy
     """Sends the requests of the SDKs' HTTP clients, and corrects two things that the clients cannot express.
 
@@ -58,6 +64,8 @@ class ManagementTransport(RequestsTransport):  # type: ignore[misc]  # azure.cor
             more["connection_verify"] = ca_file
         super().__init__(connection_timeout=timeout, read_timeout=timeout, **more)
         self._plain = plain
+        self.clock_skew: float | None = None
+        """How many seconds this machine's clock is ahead of the service's, by its last answer."""
         self._proxies = None if plain or proxy is None else proxy.for_requests()
 
     def send(self, request: Any, **kwargs: Any) -> Any:
@@ -68,7 +76,10 @@ class ManagementTransport(RequestsTransport):  # type: ignore[misc]  # azure.cor
             request.url = request.url.replace("https://", "http://", 1)
             # A proxy that terminates TLS does the same: links in the answers then keep the client's scheme.
             request.headers["X-Forwarded-Proto"] = "https"
-        return super().send(request, **({"proxies": self._proxies} | kwargs))
+        answered = super().send(request, **({"proxies": self._proxies} | kwargs))
+        with suppress(ValueError, TypeError):  # no date, or a malformed one
+            self.clock_skew = wall() - parsedate_to_datetime(answered.headers.get("Date")).timestamp()
+        return answered
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from syphon.backlog import destination_of, secondary_administration, stamps_of
 from syphon.config import PairSettings
 from syphon.model import DestinationMissing, NotAuthorized, QueueKey, SyphonError
-from syphon.servicebus import Peeked, QueueCounts
+from syphon.servicebus import Administration, Peeked, QueueCounts
 from syphon.time_budget import (
     COUNT_AGAIN_AFTER,
     COUNT_DEAD_LETTERS_EVERY,
@@ -55,6 +55,8 @@ class BacklogCount(NamedTuple):
     """When it was counted, in seconds since 1970."""
     arriving: float | None = None
     """Messages per second that have come into the queue since the count before. None if there was none."""
+    used: float | None = None
+    """The share of the queue's room that its messages and dead letters take."""
 
     def remaining(self, now: QueueActivity) -> int | None:
         """How many remain. None if more were moved than the count says: new messages have arrived."""
@@ -96,6 +98,8 @@ class BacklogCounts:
         self._wall = wall
         self._peeks = {pair.name: EmptinessCheck(pair.secondary) for pair in pairs}
         self._counted_at: dict[QueueKey, float] = {}
+        self._room: dict[QueueKey, int] = {}
+        """The bytes that each queue can hold."""
         self._denied: set[str] = set()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="backlog-counts", daemon=True)
@@ -180,9 +184,19 @@ class BacklogCounts:
                 else:
                     at = self._wall()
                     arriving = _arriving(self.counts.get(key), counts, activity, at)
-                    self.counts[key] = BacklogCount(counts, activity, at, arriving)
+                    used = self._used(administration, key, counts)
+                    self.counts[key] = BacklogCount(counts, activity, at, arriving, used)
         finally:
             administration.close()
+
+    def _used(self, administration: Administration, key: QueueKey, counts: QueueCounts) -> float | None:
+        if counts.size_in_bytes is None:
+            return None
+        if key not in self._room:
+            found = administration.get_queue(key.queue)
+            self._room[key] = 0 if found is None else found.max_size_in_megabytes * 2**20
+        room = self._room[key]
+        return min(1.0, counts.size_in_bytes / room) if room else None
 
 
 def _arriving(before: BacklogCount | None, counts: QueueCounts, activity: QueueActivity, at: float) -> float | None:

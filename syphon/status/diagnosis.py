@@ -43,6 +43,8 @@ STATES = {
     DestinationError.FULL: "is full",
 }
 """What is wrong with a destination, by the class of its error, where that says more than the broker's answer."""
+NEARLY_FULL = 0.8
+"""The share of a queue's room from which an operator should act."""
 MOST_NAMED = 5
 """Missing destinations that one problem names."""
 WILDCARDS = frozenset("*?[]")
@@ -297,6 +299,16 @@ def _of_pair(pair: PairStatus, at: datetime, failing: SparkStatus | None) -> Ite
                 "A lock of a slot that was killed expires within a minute. A message that its destination never "
                 "accepts holds up its session until it is dead-lettered (docs/sender.md).",
             )
+    full = [queue for queue in pair.queues if (queue.used or 0.0) >= NEARLY_FULL]
+    if full:
+        worst = max(full, key=lambda queue: queue.used or 0.0)
+        rest = "" if len(full) == 1 else f", and {plural(len(full) - 1, 'more queue')} nearly"
+        yield _problem(
+            Severity.WARNING,
+            f"Backlog queue {worst.name} is {worst.used:.0%} full{rest}.",
+            "When all are full, senders fail. Make the queues larger, or raise backlog_queue_count here and in the "
+            "senders. Dead letters take room, too: `syphon dead-letters list -c FILE`",
+        )
     if count := sum(queue.dead_letters or 0 for queue in pair.queues):
         yield _problem(
             Severity.WARNING,

@@ -142,6 +142,14 @@ BACKLOG_MESSAGES = Metric(
     "Active messages in the backlog queue, as the namespace last counted: a hint; absent without the Manage claim.",
     ("pair", "queue"),
 )
+BACKLOG_USED = Metric(
+    "syphon.backlog.used",
+    MetricKind.GAUGE,
+    "1",
+    "The share of the backlog queue's room that is taken, from 0 to 1, at the last count; absent without the Manage "
+    "claim.",
+    ("pair", "queue"),
+)
 DEAD_LETTERS = Metric(
     "syphon.dead_letters",
     MetricKind.GAUGE,
@@ -253,6 +261,7 @@ OWN = (
     HELD_SESSIONS,
     BACKLOG_AGE,
     BACKLOG_MESSAGES,
+    BACKLOG_USED,
     DEAD_LETTERS,
     DESTINATION_STATE,
     DESTINATION_BACKING_OFF,

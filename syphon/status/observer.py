@@ -385,6 +385,7 @@ class PairView:
             left=None if left is None else max(at_least, left),
             counted=None if count is None else moment(count.at),
             arriving_per_second=None if count is None or count.arriving is None else round(count.arriving, 1),
+            used=None if count is None or count.used is None else round(count.used, 4),
             dead_letters=None if count is None else count.dead_letters(activity),
             oldest=None if oldest is None else moment(oldest / 1000),
             totals=totals,

@@ -98,6 +98,8 @@ class QueueStatus(StatusModel):
     """When the namespace last counted them. Null: never, or the last attempt failed."""
     arriving_per_second: float | None = None
     """How many came into it per second between its last two counts. Null: not known."""
+    used: float | None = None
+    """The share of its room that is taken, from 0 to 1, at the last count. Null: not known."""
     dead_letters: int | None
     """Messages in its dead letters, as the namespace last counted them: a hint. Null: not known."""
     oldest: datetime | None

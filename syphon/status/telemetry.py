@@ -209,6 +209,12 @@ class Telemetry:
                 if queue.left is not None:
                     yield queue.left, {"pair": pair.name, "queue": queue.name}
 
+    def _backlog_used(self) -> Observations:
+        for pair in self._pairs:
+            for queue in pair.queues:
+                if queue.used is not None:
+                    yield queue.used, {"pair": pair.name, "queue": queue.name}
+
     def _dead_letters(self) -> Observations:
         for pair in self._pairs:
             for queue in pair.queues:
@@ -316,6 +322,7 @@ _OBSERVED: dict[Metric, Callable[[Telemetry], Observations]] = {
     metric_names.HELD_SESSIONS: Telemetry._held_sessions,
     metric_names.BACKLOG_AGE: Telemetry._backlog_age,
     metric_names.BACKLOG_MESSAGES: Telemetry._backlog_messages,
+    metric_names.BACKLOG_USED: Telemetry._backlog_used,
     metric_names.DEAD_LETTERS: Telemetry._dead_letters,
     metric_names.DESTINATION_STATE: Telemetry._destination_state,
     metric_names.DESTINATION_BACKING_OFF: Telemetry._destination_backing_off,

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -32,7 +33,7 @@ from syphon.emulator import (
     PolicySettings,
     QueueDescription,
 )
-from syphon.servicebus import factory
+from syphon.servicebus import factory, management_http
 from tests.support.administrations import SUBSCRIPTION, Token
 from tests.support.cli_process import run_syphon
 
@@ -108,6 +109,34 @@ def test_every_command_that_reads_the_backlog_ends_alike_without_the_right_and_n
         assert (words, done.returncode) == (words, 77)
         assert "Spark" not in done.stderr
         assert (done.stderr + done.stdout).count("'Listen' claim(s) are required") == 1
+
+
+def test_check_says_whether_an_outage_fits_into_the_backlog(emulator: BackgroundEmulator, tmp_path: Path) -> None:
+    file = write(tmp_path, *strings(emulator))
+
+    def found(*options: str) -> list[tuple[str, str]]:
+        findings = json.loads(syphon("check", "-c", file, "--json", *options).stdout)["findings"]
+        return [(each["level"], each["text"]) for each in findings if "an outage of" in each["text"]]
+
+    ((level, text),) = found("--outage", "1h", "--rate", "100/s", "--size", "700")
+    assert (level, text.startswith("an outage of 1 h at 100 messages per second of 700 B fits: 343.3 MB")) == (
+        "ok",
+        True,
+    )
+    ((level, text),) = found("--outage", "8h", "--rate", "2000/s")
+    assert level == "warning"
+    assert "the backlog is full, and senders fail; raise backlog_queue_count" in text
+    assert syphon("check", "-c", file, "--outage", "8h").returncode == 2
+
+
+def test_check_warns_of_a_clock_that_is_wrong(
+    emulator: BackgroundEmulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path, *strings(emulator))
+    assert "this machine's clock" not in syphon("check", "-c", file).stdout
+    monkeypatch.setattr(management_http, "wall", lambda: time.time() + 300)
+    said = syphon("check", "-c", file).stdout
+    assert re.search("warning +this machine's clock is (4|5) min.* ahead of the namespace's", said), said
 
 
 def test_check_warns_of_a_key_in_a_file_that_everybody_can_read(

@@ -10,6 +10,7 @@ import pytest
 from syphon.status.diagnosis import outlook, problems
 from syphon.status.snapshot import (
     BacklogQueueState,
+    CanaryStatus,
     DestinationState,
     DestinationStatus,
     MessageFlow,
@@ -299,3 +300,21 @@ def test_commands_name_the_settings_file_of_the_worker() -> None:
     found = pair(destinations=[destination("gone", DestinationState.BACKING_OFF, error="DestinationMissing")])
     (problem,) = problems([found], None, NOW, None, "/etc/syphon/my pair.yaml")
     assert "--destination gone -c '/etc/syphon/my pair.yaml'`" in problem.remedy
+
+
+def test_a_backlog_queue_that_is_nearly_full_and_a_lost_probe_are_problems() -> None:
+    queues = [queue(n).model_copy(update={"used": used}) for n, used in enumerate((0.83, 0.91, 0.2))]
+    (full,) = problems([pair(queues=queues)], None, NOW)
+    assert full.text == "Backlog queue contoso/x-servicebus-transfer/1 is 91% full, and 1 more queue nearly."
+    lost = CanaryStatus(
+        destination="syphon-canary",
+        arrived=3,
+        lost=1,
+        failed=0,
+        last_seconds=1.0,
+        last_ended=NOW - timedelta(minutes=2),
+        is_lost=True,
+        error=None,
+    )
+    (problem,) = problems([pair().model_copy(update={"canary": lost})], None, NOW)
+    assert problem.text == "contoso: the last probe of the canary did not arrive at syphon-canary in time (2 min ago)."
