@@ -172,6 +172,8 @@ ROWS_SENT_EVERY = 5.0
 """A slot sends the rows of the ledger to the driver: a killed slot loses no older ones."""
 UNATTENDED_LEASE = 10.0
 """The lease of a slot that no order reaches, at most: a drain that is stopped waits for its end."""
+JOB_WATCHED_EVERY = 2.0
+"""Spark's UI gets the counters of a job, and slots on executors that leave are told to stop."""
 DRIVER_SILENCE = 5.0
 """Without an answer of the driver, a slot stops: its work would not be on record."""
 JOB_SETTLES_WITHIN = 20.0
@@ -248,6 +250,10 @@ PEEK_RETRY_AFTER = 1.0
 """A peek of the data source reconnects."""
 STREAM_POLL_EVERY = 1.0
 """A stream polls entities that had no new messages."""
+FIRST_CONSUMED_WITHIN = 0.5
+"""A consuming stream waits for the first message of a batch,"""
+CONSUMED_WITHIN = 0.2
+"""and for one more."""
 STREAM_LIST_EVERY = 60.0
 """A stream lists the queues that its patterns fit."""
 STREAM_CONNECTION_KEPT_FOR = 30.0

@@ -87,6 +87,8 @@ class SlotReport(BaseModel):
     job: str
     slot: int
     attempt: int
+    task: int | None = None
+    """The number that Spark has given to the attempt; None outside of Spark."""
     started_at: int
     """Milliseconds since 1970."""
     reported_at: int = 0

@@ -162,6 +162,7 @@ class SlotControl:
         self._rows: dict[str, list[bytes]] = {}
         """The files of the ledger that slots of open jobs have sent."""
         self._stopped: set[str] = set()
+        self._stopped_slots: set[AttemptKey] = set()
         self._killed: set[QueueKey] = set()
         """Queues of which a slot was killed."""
         self._stopping = False
@@ -198,6 +199,17 @@ class SlotControl:
             self._stopped.add(job)
         self._tell()
 
+    def stop_slot(self, slot: AttemptKey) -> None:
+        """Orders one attempt of a slot to stop."""
+        with self._lock:
+            self._stopped_slots.add(slot)
+        self._tell()
+
+    def reports_of(self, job: str) -> list[SlotReport]:
+        """The newest report of each attempt of an open job."""
+        with self._lock:
+            return [report for key, report in self._reports.items() if key.job == job]
+
     def settle_job(self, job: str, within: float) -> None:
         """Stops the slots of a job that Spark gave up, and waits for their last reports: its counters must be exact.
 
@@ -228,6 +240,7 @@ class SlotControl:
             self._jobs.pop(job, None)
             self._rows.pop(job, None)
             self._stopped.discard(job)
+            self._stopped_slots -= {key for key in self._stopped_slots if key.job == job}
             keys = [key for key in self._reports if key.job == job]
             for key in keys:
                 self._heard.pop(key, None)
@@ -319,7 +332,8 @@ class SlotControl:
                 key.job == report.job and key.slot == report.slot and key.attempt > report.attempt
                 for key in self._reports
             )
-            if self._stopping or report.job not in self._jobs or report.job in self._stopped or outdated:
+            is_stopped = self._stopping or report.job in self._stopped or report.key in self._stopped_slots
+            if is_stopped or outdated or report.job not in self._jobs:
                 return SlotOrder(stop=True)
             now, congested, rate = self._now(), self._congested.get(report.pair), self._rates.get(report.pair)
             others = [each for key, each in self._fresh(report.pair) if key != report.key]

@@ -19,12 +19,13 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from syphon.config import PipelineSettings
+from syphon.control import SlotControl
 from syphon.model import SyphonError
 from syphon.time_budget import (
     EXECUTORS_CHECK_EVERY,
@@ -35,11 +36,13 @@ from syphon.time_budget import (
 
 from . import jvm_archive
 from .java import java_environment
+from .job_watch import watched
 from .security import PRIVATE, SAFE_PATH, private_folders
 from .session_access import ControlHost, SparkLost, SparkWatch, cores_of, package_zip
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+    from pyspark.resource import ResourceProfile
     from pyspark.sql import SparkSession
 
 
@@ -162,8 +165,9 @@ class ClassicAccess:
 
         context = self._session.sparkContext
         try:
-            core = context._jsc.sc()
-            return int(core.maxNumConcurrentTasks(core.resourceProfileManager().defaultResourceProfile()))
+            core, profile = context._jsc.sc(), slot_profile(context)
+            default = core.resourceProfileManager().defaultResourceProfile()
+            return int(core.maxNumConcurrentTasks(profile._java_resource_profile if profile is not None else default))
         except Py4JError:  # a managed platform may forbid the call
             return int(context.defaultParallelism)
 
@@ -191,6 +195,9 @@ class ClassicAccess:
         of_caller = context.getLocalProperty("spark.job.description")
         context.setJobDescription(f"{of_caller} – syphon: {what}" if of_caller else f"syphon: {what}")
 
+    def watched(self, control: SlotControl, job: str) -> AbstractContextManager[None]:
+        return watched(self._session.sparkContext, control, job)
+
     def is_lost(self) -> bool:
         from py4j.protocol import Py4JError
 
@@ -211,6 +218,26 @@ class ClassicAccess:
 
     def stop(self, within: float) -> None:
         stop_session(self._session, within)
+
+
+def slot_profile(context: SparkContext) -> ResourceProfile | None:
+    """What a slot needs, where the session gives each task several cores (`spark.task.cpus`): one of them.
+
+    None where that is what it has anyway, or where Spark has no such profiles: on this machine, and without a cluster
+    manager that knows them.
+    """
+    from py4j.protocol import Py4JError
+
+    if cores_of(str(context.master)) is not None or context.getConf().get("spark.task.cpus", "1") == "1":
+        return None
+    from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
+
+    try:
+        profile = ResourceProfileBuilder().require(TaskResourceRequests().cpus(1)).build
+        context._jsc.sc().resourceProfileManager().isSupported(profile._java_resource_profile)
+    except (Py4JError, AttributeError):
+        return None
+    return profile
 
 
 def jvm_of(session: SparkSession) -> subprocess.Popen[bytes] | None:

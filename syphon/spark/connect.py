@@ -17,11 +17,12 @@ import socket
 import tempfile
 import threading
 import time
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from syphon.config import PipelineSettings
+from syphon.control import SlotControl
 from syphon.model import Extra, is_this_machine
 from syphon.time_budget import (
     CONNECT_ANSWER_LATE,
@@ -243,6 +244,10 @@ class ConnectAccess:
         """Connect has neither pools nor descriptions. It has tags: `interruptTag` stops the jobs of a pair."""
         for tag in {*self._inherited, f"syphon-{pair}"}:
             self._session.addTag(tag)
+
+    def watched(self, control: SlotControl, job: str) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Connect shows neither the stages nor the executors of its server."""
+        return nullcontext()
 
     def is_lost(self) -> bool:
         """Asks the server. If it is unreachable, that takes minutes: the watch notices sooner, and ends the drain."""

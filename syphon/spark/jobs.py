@@ -26,6 +26,7 @@ from syphon.servicebus import SideFault
 from syphon.time_budget import JOB_SETTLES_WITHIN
 from syphon.transfer import DestinationBackoff, Ended, PumpOptions, wall_clock
 
+from .classic import slot_profile
 from .session_access import SparkLost, access_to, is_connect
 from .task import SlotAssignment, Task, slot_task, warm_up
 
@@ -186,7 +187,8 @@ class Jobs:
         slots = plural(len(assignments), "slot")
         self._access.describe_job(pair, f"{what}, {slots}. Cancel it to stop a drain; no message is lost")
         try:
-            return run_tasks(self._spark, slot_task(assignments), len(assignments)), JobResult(())
+            with self._access.watched(self._control_server, assignments[0].job):
+                return run_tasks(self._spark, slot_task(assignments), len(assignments)), JobResult(())
         except PythonUnusable as error:
             return [], JobResult((), str(error), is_python_unusable=True)
         except Exception as error:
@@ -294,7 +296,10 @@ def _executors_python(spark: SparkSession) -> str:
 
 def on_core(context: SparkContext, task: Task, count: int) -> list[bytes]:
     """Runs the tasks as an RDD, on Spark's core. Each element of it is the number of a task."""
-    files: list[bytes] = context.parallelize(range(count), count).mapPartitions(task).collect()
+    numbers = context.parallelize(range(count), count)
+    if (profile := slot_profile(context)) is not None:
+        numbers = numbers.withResources(profile)
+    files: list[bytes] = numbers.mapPartitions(task).collect()
     return files
 
 

@@ -14,11 +14,12 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from syphon.config import PipelineSettings
-from syphon.control import Ending
+from syphon.control import Ending, SlotControl
 from syphon.model import SyphonError
 from syphon.time_budget import JVM_IS_GONE_WITHIN, SPARK_CHECK_EVERY
 
@@ -64,6 +65,9 @@ class SparkAccess(Protocol):
 
     def describe_job(self, pair: str, what: str) -> None:
         """Says what the next job of this thread is for. Jobs of different pairs must not wait for each other."""
+
+    def watched(self, control: SlotControl, job: str) -> AbstractContextManager[None]:
+        """Watches the job that this thread runs meanwhile: for Spark's UI, and for executors that leave."""
 
     def is_lost(self) -> bool:
         """Whether the session can no longer be used."""

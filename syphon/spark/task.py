@@ -79,10 +79,10 @@ def slot_task(assignments: list[SlotAssignment]) -> Task:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        attempt = context.attemptNumber() if context is not None else 0
+        attempt, task = (context.attemptNumber(), context.taskAttemptId()) if context is not None else (0, None)
         with _rare_garbage_collection():
             for number in numbers:
-                yield from Slot(assignments[number], number, attempt).rows()
+                yield from Slot(assignments[number], number, attempt, task=task).rows()
 
     return run_slots
 
@@ -172,11 +172,12 @@ class Slot:
         number: int,
         attempt: int,
         *,
+        task: int | None = None,
         namespaces: Pair | None = None,
         control: ControlClient | None = None,
         runtime: Runtime = RUNTIME,
     ) -> None:
-        """`namespaces`, `control` and `runtime` are for a simulation, which has its own (D18)."""
+        """`task` is Spark's number of the attempt. The others are for a simulation, which has its own (D18)."""
         pair = assignment.pair
         self._origin = AttemptKey(pair.name, assignment.job, number, attempt)
         self._outcomes: list[Outcome] = []
@@ -213,7 +214,7 @@ class Slot:
         self._load = Load(runtime.now(), runtime.cpu())
         self._sending = self._receiving = Traffic()
         self._report = SlotReport(
-            pair=pair.name, job=assignment.job, slot=number, attempt=attempt, started_at=runtime.wall()
+            pair=pair.name, job=assignment.job, slot=number, attempt=attempt, task=task, started_at=runtime.wall()
         )
         self._unattended: UnattendedControl | None = None
         if control is None and assignment.control is not None:

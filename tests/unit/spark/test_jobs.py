@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -45,7 +46,12 @@ class Scene:
             queues=(counted,),
             finished=True,
         )
-        access = SimpleNamespace(inherit=lambda: None, describe_job=lambda *_: None, is_lost=lambda: self.is_spark_lost)
+        access = SimpleNamespace(
+            inherit=lambda: None,
+            describe_job=lambda *_: None,
+            watched=lambda *_: nullcontext(),
+            is_lost=lambda: self.is_spark_lost,
+        )
         monkeypatch.setattr(jobs_module, "access_to", lambda _: access)
         monkeypatch.setattr(jobs_module, "run_tasks", self.run_tasks)
         control = SimpleNamespace(
