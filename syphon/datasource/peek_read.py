@@ -206,7 +206,7 @@ def bounds_of(connection: Connection, entity: str, after: int) -> tuple[int, int
     """The lowest and highest sequence number above `after`. Raises PartitionedEntity."""
     found = sequence_bounds(connection, entity, after)
     if found is not None:
-        _refuse_partitioned(entity, max(found))
+        refuse_partitioned(entity, max(found))
     return found
 
 
@@ -245,7 +245,7 @@ def pages_of(side: SideSettings, part: SequenceRange) -> Iterator[list[Peeked]]:
                     last = min(found[1], highest)
                 is_open = False
                 for page in peek_pages(connection, entity, first, stop=last):
-                    _refuse_partitioned(entity, max(message.sequence_number for message in page))
+                    refuse_partitioned(entity, max(message.sequence_number for message in page))
                     failures = 0
                     first = page[-1].sequence_number + 1
                     yield page
@@ -257,7 +257,7 @@ def pages_of(side: SideSettings, part: SequenceRange) -> Iterator[list[Peeked]]:
             time.sleep(PEEK_RETRY_AFTER)
 
 
-def _refuse_partitioned(entity: str, number: int) -> None:
+def refuse_partitioned(entity: str, number: int) -> None:
     if number >= FIRST_OF_PARTITION:
         raise PartitionedEntity(
             f"'{entity}' is partitioned: each partition counts its messages for itself, so that no sequence number "

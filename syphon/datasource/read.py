@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from .columns import read_names
+from .consumption import BATCH, MOST_ROWS, ConsumedOffset, Consumption, read_consumed
 from .peek_read import plan_ranges, push, read_range, since
-from .source_options import SourceOptions
+from .source_options import SOURCE, BadSourceOptions, SourceOptions
 from .stream_offsets import NewMessages, Offsets
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ try:
     )
 except ImportError:
     LimitedStreamReader: Any = None
+    ConsumingStreamReader: Any = None
 else:
 
     class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):  # type: ignore[no-redef]
@@ -121,8 +123,43 @@ else:
         def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
             self._new_messages.stop_at_present()
 
+    class ConsumingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[no-redef]
+        """Takes the messages that come out of their entities: see `consumption`."""
 
-def stream_reader(options: SourceOptions, schema: StructType) -> StreamReader:
+        def __init__(self, options: SourceOptions, schema: StructType) -> None:
+            self._options = options
+            self._names = read_names(schema)
+            self._nullable = [field.nullable for field in schema.fields]
+            self._consumption = Consumption(options)
+
+        def initialOffset(self) -> ConsumedOffset:  # noqa: N802
+            return {BATCH: 0}
+
+        def latestOffset(self, start: ConsumedOffset, limit: ReadLimit) -> ConsumedOffset:  # noqa: N802
+            return self._consumption.latest(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+
+        def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+            return ReadMaxRows(self._options.behaviour.max_rows or MOST_ROWS)
+
+        def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+            self._consumption.stop_at_present()
+
+        def partitions(self, start: ConsumedOffset, end: ConsumedOffset) -> list[InputPartition]:  # noqa: ARG002
+            return [InputPartition(part) for part in self._consumption.parts(end)]
+
+        def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+            return read_consumed(self._options.side, partition.value, self._names, self._nullable)
+
+        def stop(self) -> None:
+            self._consumption.close()
+
+
+def stream_reader(options: SourceOptions, schema: StructType) -> DataSourceStreamReader:
     """The reader of streams that this Spark can use best."""
+    if options.behaviour.consume:
+        if ConsumingStreamReader is None:
+            raise BadSourceOptions(f"{SOURCE}: consume needs Spark 4.2 or newer.")
+        consuming: DataSourceStreamReader = ConsumingStreamReader(options, schema)
+        return consuming
     reader: StreamReader = (LimitedStreamReader or StreamReader)(options, schema)
     return reader

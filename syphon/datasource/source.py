@@ -31,10 +31,10 @@ from .source_options import (
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import DataSourceStreamWriter
+    from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter
     from pyspark.sql.types import StructType
 
-    from .read import BatchReader, StreamReader
+    from .read import BatchReader
     from .write import BatchWriter
 
 _ARTIFACTS, _CLASSIC = "SPARK_JOB_ARTIFACT_UUID", "default"
@@ -76,6 +76,8 @@ class ServiceBusDataSource(DataSource):
         from .read import BatchReader
 
         options = self._parsed()
+        if options.behaviour.consume:
+            raise BadSourceOptions(f"{SOURCE}: consume is for streams. A table is peeked at, and changes nothing.")
         if options.behaviour.starting_offsets is Start.LATEST:
             raise BadSourceOptions(f"{SOURCE}: a table has no messages after the latest. Leave out startingOffsets.")
         return BatchReader(options, schema)
@@ -85,7 +87,7 @@ class ServiceBusDataSource(DataSource):
 
         return BatchWriter(self._checked(schema, overwrite))
 
-    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         from .read import stream_reader
 
         options = self._parsed()

@@ -46,6 +46,7 @@ _EITHER = (
     ("start", "starting_timestamp"),
     ("starting_offsets", "starting_timestamp"),
     ("last", "ending_offsets"),
+    *(("consume", each) for each in ("first", "last", "start", "starting_offsets", "starting_timestamp")),
 )
 """Options of which a read has one at most."""
 _ANY = ""
@@ -131,6 +132,8 @@ class Behaviour(Settings):
     """Whether a stream fails if an entity was deleted and created again. If not, it begins with its first message."""
     max_rows: Annotated[int, Field(ge=1)] | None = None
     """Rows of one micro-batch of a stream, shared by its entities. Each that has messages gets at least one."""
+    consume: bool = False
+    """Whether messages of a stream are completed once its checkpoint has them."""
     bad_rows: BadRows = BadRows.FAIL
     patience: Annotated[float, Field(gt=0)] = 300.0
     """Seconds for which a write continues while the entity is unavailable."""

@@ -29,7 +29,7 @@ from syphon.time_budget import (
 
 from .message_fields import read_fields
 from .peek_read import BROKEN, SequenceRange, bounds_of, entities_of, retried, split_range
-from .source_options import SourceOptions, is_pattern
+from .source_options import SOURCE, BadSourceOptions, SourceOptions, is_pattern
 
 log = logging.getLogger("syphon.datasource")
 
@@ -135,6 +135,10 @@ def restarts_key(entity: str) -> str:
 
 def by_entity(offsets: Mapping[str, int]) -> Offsets:
     """The offsets with the names that entities have here, however they were spelt."""
+    if not all(isinstance(number, int) for number in offsets.values()):
+        raise BadSourceOptions(
+            f"{SOURCE}: the checkpoint is that of a consuming stream. Set consume, or begin a new one."
+        )
     return {EntityPath.of(name).key: number for name, number in offsets.items()}
 
 
@@ -169,7 +173,7 @@ class NewMessages:
         self._check_at: dict[str, float] = {}
         self._target: Offsets | None = None
         self._quiet_until = 0.0
-        self._connection = _KeptConnection(options.side, now)
+        self._connection = KeptConnection(options.side, now)
 
     def first_offsets(self) -> Offsets:
         """Where a stream begins that has no checkpoint."""
@@ -276,7 +280,7 @@ class NewMessages:
         self._connection.close()
 
 
-class _KeptConnection:
+class KeptConnection:
     """A connection that is kept while it is used often."""
 
     def __init__(self, side: SideSettings, now: Callable[[], float]) -> None:
