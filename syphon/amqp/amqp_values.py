@@ -8,7 +8,7 @@ must choose `Int`, `Long` or another type, because the type matters to the peer.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Union
 
@@ -125,14 +125,6 @@ class Map:
             if isinstance(key, str) and key == name:
                 return value
         return None
-
-    def without(self, names: Iterable[str]) -> Map:
-        gone = frozenset(names)
-        return Map(tuple(pair for pair in self.pairs if not (isinstance(pair[0], str) and pair[0] in gone)))
-
-    def plus(self, entries: Mapping[str, Value]) -> Map:
-        """A copy with these entries added; they replace entries of the same name."""
-        return Map(self.without(entries).pairs + tuple(entries.items()))
 
     def __contains__(self, name: str) -> bool:
         return any(isinstance(key, str) and key == name for key, _ in self.pairs)

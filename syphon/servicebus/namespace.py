@@ -30,7 +30,7 @@ class NamespaceStatus(StrEnum):
     FAULTED = "faulted"
 
 
-NEXT: Mapping[NamespaceStatus, frozenset[NamespaceStatus]] = {
+TRANSITIONS: Mapping[NamespaceStatus, frozenset[NamespaceStatus]] = {
     NamespaceStatus.OPENED: frozenset({NamespaceStatus.CLOSING, NamespaceStatus.CLOSED, NamespaceStatus.FAULTED}),
     NamespaceStatus.CLOSING: frozenset({NamespaceStatus.CLOSED, NamespaceStatus.FAULTED}),
     NamespaceStatus.CLOSED: frozenset(),
@@ -81,10 +81,10 @@ class Lifecycle:
 
     def _become(self, status: NamespaceStatus, reason: SyphonError | None = None) -> None:
         with self._lock:
-            if status not in NEXT[self.status]:
+            if status not in TRANSITIONS[self.status]:
                 return
             self.reason, self.since, self.status = reason, self.now(), status
-            self.has_ended = not NEXT[status]
+            self.has_ended = not TRANSITIONS[status]
         if self.has_ended:
             self.on_end()
 

@@ -30,6 +30,7 @@ class Listener:
         pair: Pair,
         queues: Iterable[str],
         on_message: Callable[[str, Ring], None],
+        *,
         gate: Gate | None = None,
         long_poll: float = LONG_POLL,
         is_paused: Callable[[str], bool] = lambda queue: False,  # noqa: ARG005

@@ -1,6 +1,6 @@
 """The circuit breaker of a destination: whether the pump sends to it; if not, until when and why (S4, S9).
 
-`NEXT` has its states. A session or partition key that times out has a breaker of its own (`FailingKeys`).
+`TRANSITIONS` has its states. A session or partition key that times out has a breaker of its own (`FailingKeys`).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Failure(Enum):
     """The connection is lost whenever something is sent to it."""
 
 
-NEXT: Mapping[Failure, tuple[type[BackingOff] | type[Rejecting], float | None]] = {
+TRANSITIONS: Mapping[Failure, tuple[type[BackingOff] | type[Rejecting], float | None]] = {
     Failure.BROKEN_LINK: (BackingOff, Waits.retry_after),
     Failure.BUSY: (BackingOff, None),
     Failure.UNAVAILABLE: (BackingOff, None),
@@ -174,7 +174,7 @@ class Breaker:
         return Failure.NO_RIGHT if isinstance(error, NotAuthorized) else Failure.REFUSING
 
     def _enter(self, failure: Failure, error: SyphonError, now: float) -> None:
-        state, delay = NEXT[failure]
+        state, delay = TRANSITIONS[failure]
         if delay is None:
             delay = error.retry_after if isinstance(error, Waits) else Waits.retry_after
         if state is Rejecting:

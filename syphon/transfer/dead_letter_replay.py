@@ -115,6 +115,7 @@ class Replay(Pump):
         source: Connection,
         target: Connection,
         route: Route,
+        *,
         now: Callable[[], float] | None = None,
         quiet: float = REPLAY_QUIET,
         patience: float = REPLAY_PATIENCE,

@@ -32,7 +32,7 @@ from syphon.time_budget import SEND_ANSWER_WITHIN
 from .breaker import FAILED_KEYS, Available, BackingOff, Breaker, FailingKeys, Key, Rejecting, State
 from .connection_suspects import ENOUGH, Suspicion, Verdict
 from .message_transfer import Batch, Chosen, MessageTransfer, split
-from .unsent import MOST, NO_KEY, Unsent, encoded
+from .unsent import MOST_IN_BATCH, NO_KEY, Unsent, encoded
 
 STUCK, STUCK_AGAIN = 10.0, 1.0
 """Seconds for which messages may stay unsent before they are left in the backlog, which frees the window. The second
@@ -122,7 +122,7 @@ class Destination:
         self._refused_batches = 0
         self._failed_singles = 0
         self._keys = FailingKeys()
-        self._proven = MOST
+        self._proven = MOST_IN_BATCH
         """How many messages a batch may have: after a busy answer as many as were accepted since."""
         self._busy = 0
         """The messages of the largest batch since the last round that the service refused with busy."""
@@ -266,7 +266,7 @@ class Destination:
         sender = self._sender
         if not self._unsent.again and not sender.in_flight:
             self._careful = False
-        most = MOST if room is None else room
+        most = MOST_IN_BATCH if room is None else room
         while sender.has_room() and self._may_send(sender, share):
             if most <= 0:
                 self._stuck_since = None  # it waits for the congestion control, and the destination is not to blame
@@ -392,7 +392,7 @@ class Destination:
                     self.suspicion.waiting.pop(transfer.key, None)
             self.has_recovered = self.has_recovered or self.breaker.failures > 0
             self.breaker.worked()
-            self._proven = min(MOST, self._proven + len(batch))
+            self._proven = min(MOST_IN_BATCH, self._proven + len(batch))
             if self._keys and batch:
                 self._keys.worked(_key(batch))
             self.has_accepted = True

@@ -20,7 +20,7 @@ from syphon.time_budget import DOORBELL_CALM, DOORBELL_CHECK_EVERY, LONG_POLL
 from .backoff_gate import Gate, OpenGate
 from .deferred_scan import DeferredScan, Ring, WaitingMessages
 
-MOST = 100
+MOST_CREDIT = 100
 """The highest credit, after many messages in a row that were not worth a ring."""
 
 
@@ -145,7 +145,7 @@ class Doorbell:
             else:
                 receiver.defer(arrival)
                 self._scan.add(arrival.payload)
-                self._wanted_credit = min(2 * self._wanted_credit, MOST)
+                self._wanted_credit = min(2 * self._wanted_credit, MOST_CREDIT)
         self._release(receiver, worthy)
         receiver.settled.clear()
         return Ring.NEW if worthy else None

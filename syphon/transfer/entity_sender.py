@@ -31,7 +31,7 @@ from .destinations import Destinations
 from .message_transfer import MessageTransfer
 from .pump_options import PumpOptions
 from .traces import Traces
-from .unsent import MOST
+from .unsent import MOST_IN_BATCH
 
 
 class OutgoingMessage(MessageTransfer):
@@ -101,7 +101,7 @@ class EntitySender:
         self._in_flight += 1
         self._bytes_in_flight += message.size
         self._offered += 1
-        if self._offered >= MOST:
+        if self._offered >= MOST_IN_BATCH:
             self._offered = 0
             self._turn(0.0)
         while self._in_flight >= self._options.window or self._bytes_in_flight >= self._options.window_bytes:

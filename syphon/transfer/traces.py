@@ -17,7 +17,7 @@ from syphon.backlog import TraceContext, trace_context
 if TYPE_CHECKING:
     from .destination import Answer
 
-MOST = 50
+MOST_TRACED = 50
 """Traces at a time: those of batches in flight, and those that were not taken yet."""
 MOST_LINKS = 32
 """Senders that are kept for a batch, at most."""
@@ -58,7 +58,7 @@ class Traces:
 
     def note(self, destination: str, answer: Answer, now: float) -> None:
         """Notes the answer of a destination. Costs nothing unless traces are wanted."""
-        if not self.are_wanted or self._open + len(self._ended) >= MOST:
+        if not self.are_wanted or self._open + len(self._ended) >= MOST_TRACED:
             return
         senders = _senders(answer)
         if not senders:

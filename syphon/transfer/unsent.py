@@ -12,7 +12,7 @@ from syphon.servicebus import RawSender
 from .breaker import Key
 from .message_transfer import Batch, Chosen, MessageTransfer, split
 
-MOST = 100
+MOST_IN_BATCH = 100
 """Messages in a batch, at most."""
 WORTH_SENDING = 25
 """Messages that are sent although others are in flight. Fewer wait for more, or until nothing is in flight."""
@@ -29,7 +29,7 @@ class PendingMessages:
     """The messages that wait to be sent: a queue for each key, served in turn."""
 
     def __init__(self) -> None:
-        self.batch_limit = MOST
+        self.batch_limit = MOST_IN_BATCH
         """How many messages may share one batch."""
         self._queues: OrderedDict[tuple[str | None, ...], deque[MessageTransfer]] = OrderedDict()
         self._count = 0

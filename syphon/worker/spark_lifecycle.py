@@ -68,7 +68,7 @@ class SparkEvent(Enum):
     LOST = auto()
 
 
-NEXT: Mapping[tuple[SparkState, SparkEvent], SparkState] = {
+TRANSITIONS: Mapping[tuple[SparkState, SparkEvent], SparkState] = {
     (SparkState.STOPPED, SparkEvent.WANTED): SparkState.STARTING,
     (SparkState.STARTING, SparkEvent.STARTED): SparkState.RUNNING,
     (SparkState.STARTING, SparkEvent.NOT_STARTED): SparkState.BACKING_OFF,
@@ -260,7 +260,7 @@ class SparkLifecycle:
             return
         self._spark = spark
         self._used_at = self._now()
-        self.view = SparkView(NEXT[self.view.state, SparkEvent.STARTED], self._used_at)
+        self.view = SparkView(TRANSITIONS[self.view.state, SparkEvent.STARTED], self._used_at)
         log.info("Spark runs, after %.1f s", self._used_at - began)
         self.budget.open(spark.most_slots)
 
@@ -277,12 +277,12 @@ class SparkLifecycle:
         delay, now = self._retries.delay(self._failures), self._now()
         self._failures += 1
         since = now if self.view.failing_since is None else self.view.failing_since
-        self.view = SparkView(NEXT[self.view.state, event], now, text, since, now + delay)
+        self.view = SparkView(TRANSITIONS[self.view.state, event], now, text, since, now + delay)
         log.error("%s Messages stay in the backlog; starting Spark again in %s.", _sentence(text), duration(delay))
 
     def _happened(self, event: SparkEvent) -> None:
         view = self.view
-        self.view = SparkView(NEXT[view.state, event], self._now(), view.error, view.failing_since)
+        self.view = SparkView(TRANSITIONS[view.state, event], self._now(), view.error, view.failing_since)
 
 
 def _sentence(text: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from .namespace import BrokerNamespace
 from .refusals import EntityNotFound, QuotaExceeded, Unauthorized
 
-MOST = 1000
+MOST_NAMESPACES = 1000
 """The most namespaces of one port besides its first. A test suite that needs more deletes some."""
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,48}[a-z0-9])?").fullmatch
 
@@ -26,8 +26,8 @@ class VirtualHosts:
         name = self._name(key_name, host)
         if name is None or self._make is None:
             return self.first
-        if name not in self._named and len(self._named) >= MOST:
-            raise QuotaExceeded(f"This port has {MOST} namespaces, and cannot have more: delete some.")
+        if name not in self._named and len(self._named) >= MOST_NAMESPACES:
+            raise QuotaExceeded(f"This port has {MOST_NAMESPACES} namespaces, and cannot have more: delete some.")
         return self._named.get(name) or self._make(name)
 
     def _name(self, key_name: str | None, host: str | None) -> str | None:

@@ -150,7 +150,7 @@ def test_a_deleted_one_starts_afresh(running: RunningNamespace) -> None:
 
 
 def test_there_is_an_end_to_their_number(running: RunningNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(virtual_hosts, "MOST", 2)
+    monkeypatch.setattr(virtual_hosts, "MOST_NAMESPACES", 2)
     for name in ("a", "b"):
         assert ask(running, "/entities", Authorization=basic(name, ROOT[1]))[0] == 200
     status, found = ask(running, "/entities", Authorization=basic("c", ROOT[1]))

@@ -32,7 +32,12 @@ def listening(
     heard: list[str] = []
     pair = Pair(namespaces.namespace("contoso", ""), namespaces.namespace("contoso-dr", queues[0]))
     listener = Listener(
-        "contoso", pair, queues, lambda queue, _: heard.append(queue), gate, is_paused=lambda queue: queue in paused
+        "contoso",
+        pair,
+        queues,
+        lambda queue, _: heard.append(queue),
+        gate=gate,
+        is_paused=lambda queue: queue in paused,
     )
     assert not listener.is_running  # no thread starts before `start`
     listener.start()

@@ -18,7 +18,7 @@ from syphon.transfer.breaker import BackingOff, Breaker
 from syphon.transfer.destinations import IN_FLIGHT_SHARE
 from syphon.transfer.pump import DestinationBackoff, PumpCounters, PumpOptions
 from syphon.transfer.pump_options import PERMANENT
-from syphon.transfer.unsent import MOST
+from syphon.transfer.unsent import MOST_IN_BATCH
 from tests.integration.transfer.conftest import BACKLOG, PATIENT, ManualTimeNamespaces, TwoNamespaces, aliased
 
 
@@ -74,7 +74,7 @@ def test_many_that_never_answer_leave_room_for_the_others(hurried: ManualTimeNam
         hurried.queue(name)
     hurried.fault(Fault(Action.HANG, Operation.SEND, "dead-*"))
     hurried.put(*(aliased(f"{i}", "orders" if i % 5 == 0 else names[i % 4]) for i in range(6000)))
-    most = IN_FLIGHT_SHARE * 4000 + 4 * MOST
+    most = IN_FLIGHT_SHARE * 4000 + 4 * MOST_IN_BATCH
 
     def is_stuck(tally: PumpCounters) -> bool:
         return (tally.in_flight == 4000 or tally.received == 6000) and tally.forwarded == ceil(tally.received / 5)

@@ -41,7 +41,7 @@ class Listening:
         self.backoffs = PausableGate("contoso", now=namespaces.now)
         pair = Pair(self._side("contoso", ""), self._side("contoso-dr", BACKLOG))
         self.listener = CountingListener(
-            "contoso", pair, [BACKLOG], lambda _, ring: self.rings.append(ring), self.backoffs, now=namespaces.now
+            "contoso", pair, [BACKLOG], lambda _, ring: self.rings.append(ring), gate=self.backoffs, now=namespaces.now
         )
 
     def _side(self, name: str, entity: str) -> Namespace:

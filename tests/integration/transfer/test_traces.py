@@ -76,7 +76,7 @@ def test_nothing_is_traced_unless_it_is_wanted_and_recorded(
 def test_few_are_kept_until_they_are_taken_and_few_senders_of_each(
     namespaces: TwoNamespaces, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(traces, "MOST", 3)
+    monkeypatch.setattr(traces, "MOST_TRACED", 3)
     monkeypatch.setattr(traces, "MOST_LINKS", 2)
     destinations = [f"d{number}" for number in range(5)]
     for path in destinations:

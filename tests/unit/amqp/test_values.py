@@ -66,17 +66,6 @@ def test_a_map_finds_an_entry_under_a_string_or_a_symbol() -> None:
     assert "c" not in entries
 
 
-def test_a_map_without_names_loses_their_entries_and_keeps_all_others_in_order() -> None:
-    entries = Map((("a", Int(1)), (Int(1), "kept"), (Symbol("b"), Int(2)), ("c", Int(3)), ("a", Int(4)), (b"a", None)))
-    assert_same(entries.without(["a", "b"]), Map(((Int(1), "kept"), ("c", Int(3)), (b"a", None))))
-    assert_same(entries.without([]), entries)
-
-
-def test_a_map_with_an_entry_added_has_no_other_of_that_name() -> None:
-    entries = Map(((Symbol("a"), Int(1)), ("b", Int(2)), ("a", Int(3))))
-    assert_same(entries.plus({"a": Long(9), "d": True}), Map((("b", Int(2)), ("a", Long(9)), ("d", True))))
-
-
 def test_a_map_is_made_with_string_keys_or_with_symbol_keys() -> None:
     assert_same(Map.of({"a": Int(1)}), Map((("a", Int(1)),)))
     assert_same(Map.symbols({"a": Int(1)}), Map(((Symbol("a"), Int(1)),)))

@@ -77,8 +77,9 @@ def test_the_header_keeps_what_is_the_senders(sent: Sent, path: str) -> None:
 def test_a_destination_that_is_set_is_the_only_thing_that_changes(sent: Sent, path: str, other: str) -> None:
     moved = Message(put_back(dead(to_backlog(sent.payload, path)), LetterEdit.of(path=other)))
     assert moved.application_properties().get("x-ms-path") == other
-    home = Message(to_backlog(sent.payload, path)).application_properties().without(["x-ms-path"])
-    assert sorted(map(str, moved.application_properties().without(["x-ms-path"]))) == sorted(map(str, home))
+    home = [pair for pair in Message(to_backlog(sent.payload, path)).application_properties() if pair[0] != "x-ms-path"]
+    kept = [pair for pair in moved.application_properties() if pair[0] != "x-ms-path"]
+    assert sorted(map(str, kept)) == sorted(map(str, home))
 
 
 def test_a_message_that_has_no_properties_can_be_given_a_destination() -> None:  # M4

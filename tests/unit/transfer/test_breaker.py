@@ -16,7 +16,7 @@ from syphon.model.errors import (
     NotAuthorized,
     SyphonError,
 )
-from syphon.transfer.breaker import NEXT, Available, BackingOff, Breaker, Failure, Rejecting, State
+from syphon.transfer.breaker import TRANSITIONS, Available, BackingOff, Breaker, Failure, Rejecting, State
 
 NOW = 1000.0
 PERMANENT: frozenset[type[SyphonError]] = frozenset((NotAllowedByEntity, DestinationMissing))
@@ -74,4 +74,4 @@ def test_a_destination_that_cuts_the_connection_backs_off_for_fifteen_seconds() 
 
 
 def test_every_failure_has_a_next_state() -> None:
-    assert set(NEXT) == set(Failure)
+    assert set(TRANSITIONS) == set(Failure)

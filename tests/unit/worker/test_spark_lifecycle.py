@@ -11,7 +11,7 @@ from syphon.model import SyphonError
 from syphon.servicebus import Runtime
 from syphon.spark import JobResult
 from syphon.time_budget import FIRST_SPARK_RETRY, LONGEST_SPARK_RETRY, LOST_JOBS_END_WITHIN, STARTS_WITHIN
-from syphon.worker.spark_lifecycle import NEXT, SparkEvent, SparkLifecycle, SparkState
+from syphon.worker.spark_lifecycle import TRANSITIONS, SparkEvent, SparkLifecycle, SparkState
 from tests.support.stub_spark import StubSpark
 
 IDLE = 60.0
@@ -70,9 +70,9 @@ def test_every_state_has_a_way_back_to_running_and_no_event_leads_out_of_the_tab
     reachable, before = {state}, set[SparkState]()
     while reachable != before:
         before = set(reachable)
-        reachable |= {after for (found, _), after in NEXT.items() if found in before}
+        reachable |= {after for (found, _), after in TRANSITIONS.items() if found in before}
     assert SparkState.RUNNING in reachable
-    assert NEXT.get((state, event)) != state
+    assert TRANSITIONS.get((state, event)) != state
 
 
 def test_spark_starts_with_the_first_ring_and_not_before() -> None:  # X8
