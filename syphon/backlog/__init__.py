@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from syphon.lazy_exports import lazy_exports
 
+from .aliases import PATH_LIMIT
 from .aliasing import NotForBacklog, to_backlog
-from .backlog_message import PATH_LIMIT, BrokerStamps, TraceContext, stamps_of, trace_context
+from .backlog_message import BrokerStamps, TraceContext, stamps_of, trace_context
 from .dotnet_times import FOREVER
 from .preview import MessagePreview, PreviewRules, expiry_warning, preview_message
 from .provisioning import NoBacklogQueue, Provisioned, ProvisionedQueue, ProvisionState, plan, provision

@@ -14,21 +14,8 @@ from syphon.amqp import Malformed, OutOfOrder, Section, Timestamp, UInt, decode,
 from syphon.amqp.section_edit import LONG_MAP, NULL, extract, field, fits_short, keys, with_fields, with_pairs
 from syphon.model import SyphonError
 
-from .backlog_message import (
-    DURABLE,
-    GROUP_ID,
-    PATH_KEY,
-    PATH_KEY_NO_DURABLE,
-    PATH_LIMIT,
-    SCHEDULED,
-    SCHEDULED_TIME,
-    SESSION_ID,
-    TIME_TO_LIVE,
-    TTL,
-    deliveries,
-    is_string,
-    shown,
-)
+from .aliases import PATH_KEY, PATH_KEY_NO_DURABLE, PATH_LIMIT, SCHEDULED_TIME, SESSION_ID, TIME_TO_LIVE
+from .backlog_message import DURABLE, GROUP_ID, SCHEDULED, TTL, deliveries, is_string, shown
 from .dotnet_times import EARLIEST, LATEST, InvalidValue, timespan_bytes
 from .layout_cache import identity, layout_of
 

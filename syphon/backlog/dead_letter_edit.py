@@ -15,7 +15,7 @@ from syphon.amqp import Int, Long, Malformed, Section, Symbol, Timestamp, UInt, 
 from syphon.amqp.section_edit import NULL, field, outline, value_at, with_fields
 from syphon.model import SyphonError
 
-from .backlog_message import PATH
+from .aliases import PATH
 from .dotnet_times import InvalidValue, moment, timespan, timespan_bytes, whole_millis
 
 OF_PROPERTIES = "properties."

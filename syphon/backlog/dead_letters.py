@@ -19,7 +19,8 @@ from syphon.amqp.section_edit import NULL, extract, keys, outline, with_fields, 
 from syphon.model import EntityPath, MessageCondition, MessageFilter, PathPatterns, SyphonError
 from syphon.servicebus import Connection, Peeked, connected, peek
 
-from .backlog_message import NOT_CARRIED, PATH, SESSION_ID, stamps_of
+from .aliases import PATH, SESSION_ID
+from .backlog_message import NOT_CARRIED, stamps_of
 from .dead_letter_edit import NO_EDIT, LetterEdit
 from .queues import SelectedQueue, by_pair
 

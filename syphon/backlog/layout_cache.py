@@ -27,7 +27,8 @@ from syphon.amqp.section_edit import (
     value_at,
 )
 
-from .backlog_message import ALIASES, GROUP_ID, NOT_CARRIED, PATH, PATH_KEY, PATH_KEY_NO_DURABLE, Stamps, stamps_at
+from .aliases import ALIASES, PATH, PATH_KEY, PATH_KEY_NO_DURABLE
+from .backlog_message import GROUP_ID, NOT_CARRIED, Stamps, stamps_at
 
 _PARTITION = "x-opt-partition-key"
 _PARTITION_KEY = keys((_PARTITION,))

@@ -11,7 +11,8 @@ from syphon.amqp import Malformed, Message, Value, decode
 from syphon.amqp.section_edit import ByteRange, field, value_at
 from syphon.model import DESTINATION_NOT_ALLOWED, PathPatterns, TimeToLive
 
-from .backlog_message import PATH, SCHEDULED, SCHEDULED_TIME, TIME_TO_LIVE, TTL, stamps_of
+from .aliases import PATH, SCHEDULED_TIME, TIME_TO_LIVE
+from .backlog_message import SCHEDULED, TTL, stamps_of
 from .dotnet_times import FOREVER, InvalidValue, moment, time_to_live, whole_millis
 from .layout_cache import layout_of
 from .queues import not_allowed, not_allowed_text

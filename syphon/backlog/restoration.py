@@ -40,19 +40,15 @@ from syphon.amqp.section_edit import (
 )
 from syphon.model import EntityPath, TimeToLive
 
+from .aliases import PATH, PATH_LIMIT, SCHEDULED_TIME, SESSION_ID, TIME_TO_LIVE
 from .backlog_message import (
     CREATION,
     DURABLE,
     EXPIRY,
     GROUP_ID,
     LOCK_TOKEN,
-    PATH,
-    PATH_LIMIT,
     PRIORITY,
     SCHEDULED,
-    SCHEDULED_TIME,
-    SESSION_ID,
-    TIME_TO_LIVE,
     TTL,
     BrokerStamps,
     deliveries,

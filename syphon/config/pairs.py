@@ -209,7 +209,7 @@ def _check_transport(side: Any) -> Iterator[Mistake]:
         yield Mistake("needs packages that are not installed", Extra.WEBSOCKETS.remedy, ("transport",))
 
 
-Side = Annotated[SideSettings, together(_check_access), together(_check_transport)]
+CheckedSide = Annotated[SideSettings, together(_check_access), together(_check_transport)]
 
 
 class Via(StrEnum):
@@ -259,8 +259,8 @@ class PairSettings(Settings):
     """A primary, and the secondary that contains its backlog queues."""
 
     name: Name
-    primary: Side
-    secondary: Side
+    primary: CheckedSide
+    secondary: CheckedSide
     backlog_queue_count: Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_not_boolean)] = 10
     destinations: Annotated[DestinationSettings, together(check_renames)] = Field(default_factory=DestinationSettings)
     time_to_live: TimeToLive = TimeToLive.RESTORE

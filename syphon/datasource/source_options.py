@@ -17,7 +17,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from syphon.backlog import queue_names
-from syphon.config import PairSettings, Side, SideSettings, load_config
+from syphon.config import CheckedSide, PairSettings, SideSettings, load_config
 from syphon.model import EntityPath, InvalidOption, SyphonError
 from syphon.option_declarations import read_moment
 from syphon.yaml_settings import Document, InvalidSetting, Mistake, Problem, Settings, SettingsError, validate
@@ -176,7 +176,7 @@ def is_pattern(entity: str) -> bool:
 
 
 class _Reach(Settings):
-    option: Side
+    option: CheckedSide
 
 
 class _Behaves(Settings):

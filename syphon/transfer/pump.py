@@ -70,7 +70,7 @@ STOPPED_TAKING = "The pump had stopped receiving messages."
 NOT_CONNECTED = "The primary is not connected."
 
 
-class Sides:
+class PumpConnections:
     """The secondary, from which a pump receives, and the primary, to which it sends."""
 
     def __init__(self, secondary: Namespace, primary: Namespace, now: Callable[[], float], wait: Wait) -> None:
@@ -158,7 +158,7 @@ class Pump:
         """All queues that it has served so far. Another thread may read it: the pump replaces it, and changes none."""
         self._served: dict[str, QueueTransfer] = {}
         self._options = options or PumpOptions()
-        self._sides = Sides(secondary, primary, now, wait or wait_for_traffic)
+        self._sides = PumpConnections(secondary, primary, now, wait or wait_for_traffic)
         self._record_outcome = record
         self._now = now
         self._wall = wall or wall_clock
