@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from .totals import QueueAttempt as QueueAttempt
     from .totals import QueueTotals as QueueTotals
     from .totals import Totals as Totals
-    from .unattended import UnattendedControl as UnattendedControl
-    from .unattended import split_result as split_result
+    from .unattended_control import UnattendedControl as UnattendedControl
+    from .unattended_control import split_result as split_result
 else:
     _MODULES = {
         "protocol": ("ControlAddress", "HandOver", "QueueReport", "SlotOrder", "SlotReport", "Traffic"),
@@ -44,7 +44,7 @@ else:
         "shutdown_budget": ("Ending", "FAULTED", "STOPPED", "Shares", "Step"),
         "slot_control": ("RateLimit", "SlotControl", "Traced"),
         "totals": ("Account", "QueueAttempt", "QueueTotals", "Totals"),
-        "unattended": ("UnattendedControl", "split_result"),
+        "unattended_control": ("UnattendedControl", "split_result"),
     }
     __all__ = exported_names(_MODULES)
     __getattr__ = lazy_exports(__name__, _MODULES)

@@ -246,12 +246,12 @@ class SlotControl:
                 self._heard.pop(key, None)
             reports = [self._reports.pop(key) for key in sorted(keys)]
             for report in reports:
-                self._note_killed(report)
+                self._record_killed(report)
             for queue, attempts in _by_queue(reports).items():
                 self._totals.setdefault(queue, QueueTotals()).end_job(attempts)
             return reports
 
-    def _note_killed(self, report: SlotReport) -> None:
+    def _record_killed(self, report: SlotReport) -> None:
         """Remembers the queues of an attempt that has ended without its last report."""
         if not report.finished:
             self._killed.update(report.key_of(queue) for queue in report.queues)
@@ -388,7 +388,7 @@ class SlotControl:
                 if report.key not in self._reports:
                     for key, earlier in self._reports.items():
                         if (key.job, key.slot) == (report.job, report.slot) and key.attempt < report.attempt:
-                            self._note_killed(earlier)
+                            self._record_killed(earlier)
                 if report.rows:
                     self._rows.setdefault(report.job, []).extend(report.rows)
                 self._reports[report.key] = report.model_copy(update={"traces": (), "rows": ()})

@@ -119,14 +119,14 @@ class Durations:
     seconds: float = 0.0
     """The sum of all durations."""
 
-    def note(self, seconds: float, times: int = 1) -> None:
+    def count(self, seconds: float, times: int = 1) -> None:
         self.counts[bisect_left(SECONDS_BUCKETS, seconds)] += times
         self.seconds += seconds * times
 
-    def note_all(self, millis: Iterable[int]) -> None:
+    def count_all(self, millis: Iterable[int]) -> None:
         """Adds many durations, in milliseconds: those of one second have few different values."""
         for value, times in Counter(millis).items():
-            self.note(value / 1000, times)
+            self.count(value / 1000, times)
 
     def add(self, other: Durations) -> None:
         self.counts = [mine + more for mine, more in zip(self.counts, other.counts, strict=True)]
@@ -193,7 +193,7 @@ class Stats:
     settle: Durations = field(default_factory=Durations)
     """From a message's acceptance to the end of its completion."""
 
-    def note_all(self, outcomes: Sequence[Outcome]) -> None:
+    def count_all(self, outcomes: Sequence[Outcome]) -> None:
         """Adds outcomes, in their order.
 
         Messages that were forwarded in a row, nearly always all, are counted together: that takes a quarter of the
@@ -201,22 +201,22 @@ class Stats:
         """
         for result, run in groupby(outcomes, attrgetter("result")):
             if result is Result.FORWARDED:
-                self._note_forwarded(list(run))
+                self._count_forwarded(list(run))
             else:
                 for outcome in run:
-                    self.note(outcome)
+                    self.count(outcome)
 
-    def _note_forwarded(self, outcomes: list[Outcome]) -> None:
+    def _count_forwarded(self, outcomes: list[Outcome]) -> None:
         self.front = outcomes[-1].enqueued_at
-        self.process.note_all(outcome.settled_at - outcome.received_at for outcome in outcomes)
-        self.settle.note_all(
+        self.process.count_all(outcome.settled_at - outcome.received_at for outcome in outcomes)
+        self.settle.count_all(
             outcome.settled_at - outcome.forwarded_at for outcome in outcomes if outcome.forwarded_at is not None
         )
         for destination, messages in Counter(outcome.renamed_to or outcome.destination for outcome in outcomes).items():
             if destination:
                 self._of(destination).count_forwarded(messages)
 
-    def note(self, outcome: Outcome) -> None:
+    def count(self, outcome: Outcome) -> None:
         """Adds an outcome."""
         result, reason = outcome.result, ""
         self.front = outcome.enqueued_at
@@ -224,9 +224,9 @@ class Stats:
             reason = outcome.reason.partition(":")[0]
             self.reasons[reason] = self.reasons.get(reason, 0) + 1
         if result is not Result.LEFT:
-            self.process.note((outcome.settled_at - outcome.received_at) / 1000)
+            self.process.count((outcome.settled_at - outcome.received_at) / 1000)
         if outcome.forwarded_at is not None:
-            self.settle.note((outcome.settled_at - outcome.forwarded_at) / 1000)
+            self.settle.count((outcome.settled_at - outcome.forwarded_at) / 1000)
         if not outcome.destination or reason == DESTINATION_NOT_ALLOWED:
             return  # a name that the operator has not allowed must not become a label of a metric
         stats = self._of(outcome.renamed_to or outcome.destination)

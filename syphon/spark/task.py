@@ -341,7 +341,7 @@ class Slot:
         new = self._outcomes[self._counted :]
         self._counted, self._counted_at = len(self._outcomes), now
         for queue, outcomes in groupby(new, attrgetter("queue")):
-            self._stats[queue].note_all(list(outcomes))
+            self._stats[queue].count_all(list(outcomes))
 
     def _next_rows(self) -> bytes:
         self._count(self._runtime.now())

@@ -56,12 +56,12 @@ class DestinationRecord:
         """How many of its messages were dead-lettered since it last accepted one."""
         return self.stats.dead_lettered - self.dead_before
 
-    def saw(self, queue: str, now: float, messages: int, oldest: int | None) -> None:
+    def record_left(self, queue: str, now: float, messages: int, oldest: int | None) -> None:
         left = self.left.setdefault(queue, MessagesLeft(now))
         left.seen_at, left.left = now, max(left.left, messages)
         left.oldest = min((each for each in (left.oldest, oldest) if each is not None), default=None)
 
-    def gave_up(self, queue: str, dead_lettered: int) -> None:
+    def record_dead_lettered(self, queue: str, dead_lettered: int) -> None:
         """Takes in how many messages of a queue were dead-lettered. Those no longer wait."""
         more = dead_lettered - self.given_up.get(queue, 0)
         self.given_up[queue] = dead_lettered
@@ -92,7 +92,7 @@ class DestinationHistory:
         for key, totals in queue_totals.items():
             self._read_reports(now, key.queue, totals)
         for (queue, path), waiting in skipped.items():
-            self._record_of(path).saw(queue, now, waiting.messages, waiting.oldest or None)
+            self._record_of(path).record_left(queue, now, waiting.messages, waiting.oldest or None)
         for backoff in backoffs:
             self._backs_off(now, backoff)
         held = {EntityPath.of(path).key: path for path in paused}
@@ -126,7 +126,7 @@ class DestinationHistory:
             stats.add(found_here)
             for path, found in found_here.destinations.items():
                 if found.dead_lettered and path in self._records:
-                    self._records[path].gave_up(key.queue, found.dead_lettered)
+                    self._records[path].record_dead_lettered(key.queue, found.dead_lettered)
         for found in stats.destinations.values():
             record = self._record_of(found.path)
             if found.forwarded > record.stats.forwarded:  # the destination accepts messages
@@ -155,7 +155,7 @@ class DestinationHistory:
                 record.reason, record.error = rejection.reason, rejection.error or None
         for found in left.destinations.values():
             if found.left:
-                self._record_of(found.path).saw(queue, now, found.left, found.oldest_left)
+                self._record_of(found.path).record_left(queue, now, found.left, found.oldest_left)
 
     def _backs_off(self, now: float, backoff: DestinationBackoff) -> None:
         record = self._record_of(backoff.path)

@@ -190,9 +190,9 @@ class Listener:
                 self.pair.secondary.fault(error)
                 return
             except SyphonError as error:
-                self._note_trouble(queue, error, now)
+                self._record_trouble(queue, error, now)
 
-    def _note_trouble(self, queue: str, error: SyphonError, now: float) -> None:
+    def _record_trouble(self, queue: str, error: SyphonError, now: float) -> None:
         known = self._troubled.get(queue)
         if known is None or known[1] != str(error):
             reason = str(error).rstrip(".")

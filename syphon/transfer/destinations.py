@@ -138,8 +138,8 @@ class Destinations:
             results = destination.work(connection, now, allowed, room)
             room_for_links += had_link - destination.has_link()
             for answer in results.answers:
-                self.send_times.note(answer.seconds)
-                self._traces.note(destination.path, answer, now)
+                self.send_times.count(answer.seconds)
+                self._traces.record(destination.path, answer, now)
             if results.accepted:
                 self.congestion.accepted(len(results.accepted), now)
             refused = max(refused, results.busy)

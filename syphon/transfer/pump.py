@@ -46,10 +46,10 @@ from .destination import LOCK_EXPIRES, Destination, SendResults
 from .destinations import DestinationBackoff, Destinations
 from .message_transfer import MessageTransfer
 from .movable_messages import MovableMessages
+from .ordered_sessions import OrderedSessions, SessionKey
 from .pump_options import PERMANENT, PumpOptions
 from .queue_transfer import QueueTransfer
 from .route import Route, from_backlog
-from .session_order import OrderedSessions, SessionKey
 from .settlement import Ended, PumpCounters, wall_clock
 from .traces import Traces
 from .window import RateLimiter, ReceiveLimit, SharedWindow

@@ -18,8 +18,8 @@ from .intake import Intake
 from .locks import LockKeeper
 from .message_transfer import MessageTransfer
 from .movable_messages import MovableMessages
+from .ordered_sessions import OrderedSessions, SessionKey, session_key
 from .pump_options import PumpOptions
-from .session_order import OrderedSessions, SessionKey, session_key
 from .settlement import Completions, Ended, PumpCounters, Unsettled
 from .traces import Traces
 from .window import Demand
@@ -61,10 +61,10 @@ class QueueTransfer:
         self.error: SyphonError | None = None
         """Why it cannot be received from, if that ended its service."""
         self.unsettled = Unsettled(queue, record, now, traces, wall)
-        self.intake = Intake(source, namespace, options.quiet, now, self._note_busy)
+        self.intake = Intake(source, namespace, options.quiet, now, self._record_busy)
         node = ManagementLinks(source)
         self.deferred = DeferredIntake(node, now, movable)
-        self.locks = LockKeeper(node, options.lock, self.unsettled.transfers, self._note_refused_request)
+        self.locks = LockKeeper(node, options.lock, self.unsettled.transfers, self._record_refused_request)
         self.order: OrderedSessions | None = None
         """Which message of each session is next, if the order of sessions is kept."""
         if options.session_order is not None:
@@ -147,10 +147,10 @@ class QueueTransfer:
         self._was_busy = self._was_request_refused = False
         return was_busy
 
-    def _note_busy(self) -> None:
+    def _record_busy(self) -> None:
         self._was_busy = True
 
-    def _note_refused_request(self) -> None:
+    def _record_refused_request(self) -> None:
         self._was_request_refused = True
 
     # --- its part of the window ----------------------------------------------------------------------------------

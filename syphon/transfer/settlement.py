@@ -20,7 +20,7 @@ from syphon.servicebus import RUNTIME, Arrival, Connection, LinkState, Settled
 
 from .locks import LockKeeper
 from .message_transfer import MessageTransfer
-from .session_order import OrderedSessions
+from .ordered_sessions import OrderedSessions
 from .traces import Traces
 
 log = logging.getLogger(__name__)

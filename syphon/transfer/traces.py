@@ -56,7 +56,7 @@ class Traces:
         """Switches tracing on or off. Another thread may call it."""
         self.are_wanted = wanted
 
-    def note(self, destination: str, answer: Answer, now: float) -> None:
+    def record(self, destination: str, answer: Answer, now: float) -> None:
         """Notes the answer of a destination. Costs nothing unless traces are wanted."""
         if not self.are_wanted or self._open + len(self._ended) >= MOST_TRACED:
             return

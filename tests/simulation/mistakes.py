@@ -40,8 +40,8 @@ from syphon.transfer.locks import LockKeeper
 from syphon.transfer.message_transfer import MessageTransfer
 from syphon.transfer.movable_messages import MovableMessages
 from syphon.transfer.ordered_messages import OrderedUnsent
+from syphon.transfer.ordered_sessions import OrderedSessions, SessionKey
 from syphon.transfer.queue_transfer import QueueTransfer
-from syphon.transfer.session_order import OrderedSessions, SessionKey
 from syphon.transfer.settlement import Unsettled
 from syphon.transfer.window import Demand, RateLimiter, SharedWindow
 from syphon.worker import Worker

@@ -174,17 +174,7 @@ def waiting_destinations(result: DrainResult) -> list[WaitingDestination]:
         for destination in known:
             messages = destination.left if left is None else left[EntityPath.of(destination.path).key]
             if messages:
-                found.append(
-                    WaitingDestination(
-                        pair,
-                        destination.path,
-                        messages,
-                        destination.reason,
-                        destination.error,
-                        destination.seconds,
-                        destination.failures,
-                    )
-                )
+                found.append(WaitingDestination(**destination._asdict() | {"pair": pair, "left": messages}))
     return sorted(found, key=lambda waiting: (-waiting.left, waiting.pair, waiting.path))
 
 

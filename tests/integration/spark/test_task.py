@@ -100,10 +100,10 @@ def test_an_attempt_that_ends_with_a_mistake_of_ours_counts_as_lost(
     put(emulator, "orders", "orders")
     broken = slot(emulator, server.address)
 
-    def note_all(stats: Stats, outcomes: Sequence[Outcome]) -> None:
+    def count_all(stats: Stats, outcomes: Sequence[Outcome]) -> None:
         raise RuntimeError("a mistake")
 
-    monkeypatch.setattr(Stats, "note_all", note_all)
+    monkeypatch.setattr(Stats, "count_all", count_all)
     with pytest.raises(RuntimeError, match="a mistake"):
         list(broken.rows())
     (report,) = server.close_job("j")

@@ -49,8 +49,8 @@ def test_a_histogram_adds_up_the_counts_of_all_tasks() -> None:  # D7
         for number in range(2):
             stats = Stats()
             for seconds in (0.02, 0.02, 0.3, 30.0):
-                stats.process.note(seconds)
-                stats.send.note(seconds)
+                stats.process.count(seconds)
+                stats.send.count(seconds)
             queue_totals[QueueKey("contoso", f"q{number}")] = QueueTotals(stats=stats)
         made._observer.queue_totals = queue_totals
         assert list(samples(made, "messaging_process_duration_seconds_count").values()) == [4, 4]

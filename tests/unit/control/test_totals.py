@@ -51,7 +51,7 @@ def test_stats_come_with_a_slots_report_and_no_count_goes_down_when_a_job_ends()
         control.open_job(job)
         stats = Stats()
         for each in (forwarded, forwarded._replace(destination="news", result=Result.LEFT)):
-            stats.note(each)
+            stats.count(each)
         counters = Counters(received=2, forwarded=1, left=1)
         queue = QueueReport(queue="q", counters=counters, stats=stats)
         sent = SlotReport(pair="p", job=job, slot=0, attempt=0, started_at=0, queues=(queue,))

@@ -37,7 +37,7 @@ def outcome(destination: str, result: Result = Result.FORWARDED, **more: Any) ->
 
 def stats_of(*outcomes: Outcome) -> Stats:
     stats = Stats()
-    stats.note_all(outcomes)
+    stats.count_all(outcomes)
     return stats
 
 
@@ -56,9 +56,9 @@ def stats_of(*outcomes: Outcome) -> Stats:
 )
 def test_many_outcomes_at_once_are_counted_like_one_after_the_other(outcomes: list[Outcome]) -> None:
     together, apart = Stats(), Stats()
-    together.note_all(outcomes)
+    together.count_all(outcomes)
     for each in outcomes:
-        apart.note(each)
+        apart.count(each)
     for one, other in ((together.process, apart.process), (together.settle, apart.settle)):
         assert one.counts == other.counts
         assert one.seconds == pytest.approx(other.seconds)
@@ -87,9 +87,9 @@ def test_a_message_that_was_left_and_then_dead_lettered_does_not_wait_any_more()
     left = [outcome("orders", Result.LEFT), outcome("orders", Result.LEFT)]
     stats = stats_of(*(each._replace(sequence_number=at) for at, each in enumerate(left)))
     assert stats.destinations["orders"].left == 2
-    stats.note(outcome("orders", Result.DEAD_LETTERED, reason="MessageTooLarge"))
+    stats.count(outcome("orders", Result.DEAD_LETTERED, reason="MessageTooLarge"))
     assert stats.destinations["orders"].left == 1
-    stats.note(outcome("orders", Result.DEAD_LETTERED, reason="MessageTooLarge"))
+    stats.count(outcome("orders", Result.DEAD_LETTERED, reason="MessageTooLarge"))
     assert (stats.destinations["orders"].left, stats.destinations["orders"].oldest_left) == (0, None)
 
 
@@ -106,11 +106,11 @@ def test_destinations_beyond_the_bound_are_counted_together() -> None:
 def test_durations_are_counted_in_their_bucket_and_keep_their_sum() -> None:
     durations = Durations()
     for seconds in (0.005, 0.0051, 10.0, 99.0):
-        durations.note(seconds)
+        durations.count(seconds)
     assert durations.counts[0] == durations.counts[1] == durations.counts[len(SECONDS_BUCKETS) - 1] == 1
     assert durations.counts[-1] == 1
     other = Durations()
-    other.note(0.2)
+    other.count(0.2)
     durations.add(other)
     assert sum(durations.counts) == 5
     assert durations.seconds == pytest.approx(109.2101)
@@ -120,9 +120,9 @@ def test_a_message_that_is_left_counts_once_and_no_longer_when_its_destination_a
     rounds = [outcome("full", Result.LEFT, enqueued_at=500)._replace(sequence_number=number) for number in (3, 4, 5)]
     stats = stats_of(*rounds, *rounds, *rounds)
     assert (stats.destinations["full"].left, stats.destinations["full"].oldest_left) == (3, 500)
-    stats.note(outcome("full"))
+    stats.count(outcome("full"))
     assert (stats.destinations["full"].left, stats.destinations["full"].oldest_left) == (0, None)
-    stats.note(rounds[1])
+    stats.count(rounds[1])
     assert stats.destinations["full"].left == 1
 
 
