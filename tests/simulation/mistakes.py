@@ -380,7 +380,7 @@ def stays_silent_after_the_primary_was_away() -> Iterator[None]:
         yield
 
 
-@mistake_in(Mode.WORKER, first=1300)
+@mistake_in(Mode.WORKER, first=2200)
 def never_asks_whether_it_has_credit() -> Iterator[None]:
     with replaced(syphon.transfer.doorbell, "DOORBELL_CHECK_EVERY", math.inf):
         yield

@@ -175,9 +175,10 @@ def parent_of(pid: int) -> int:
         return 0
 
 
-def python_workers(running: Running) -> list[int]:
-    """Spark's Python workers: children of the daemon they are forked from."""
-    found = [pid for pid, command in running.descendants() if "syphon.spark.daemon" in command]
+def python_workers(running: Running | None = None) -> list[int]:
+    """Spark's Python workers, of a command or of this process: children of the daemon they are forked from."""
+    started = descendants_of(os.getpid() if running is None else running.process.pid)
+    found = [pid for pid in started if "syphon.spark.daemon" in command_line(pid)]
     return [pid for pid in found if parent_of(pid) in found]
 
 

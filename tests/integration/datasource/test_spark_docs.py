@@ -161,6 +161,7 @@ def _waiting(number: int) -> BrokeredMessage:
     return BrokeredMessage.parse(message(b"x", {"x-ms-path": "orders"}, message_id=f"b{number}"))
 
 
+@pytest.mark.nightly
 @pytest.mark.spark4
 @pytest.mark.timeout(600)
 def test_every_block_of_the_page_works_as_printed(run: tuple[Path, str, str], bus: SourceBus) -> None:
@@ -175,6 +176,7 @@ def test_every_block_of_the_page_works_as_printed(run: tuple[Path, str, str], bu
     assert list((folder / "seen").glob("*.parquet"))
 
 
+@pytest.mark.nightly
 @pytest.mark.spark4
 @pytest.mark.timeout(600)
 def test_the_example_of_a_stream_shows_its_lag(run: tuple[Path, str, str]) -> None:
@@ -186,6 +188,7 @@ def test_the_example_of_a_stream_shows_its_lag(run: tuple[Path, str, str]) -> No
     assert "batch 1: 201 rows, left to read: {'news/subscriptions/all': 0, 'lagging': 0}" in output
 
 
+@pytest.mark.nightly
 @pytest.mark.spark4
 @pytest.mark.timeout(600)
 def test_no_secret_is_in_plans_event_logs_output_or_logs(run: tuple[Path, str, str]) -> None:

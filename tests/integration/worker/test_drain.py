@@ -11,11 +11,17 @@ import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+import syphon
+from syphon.worker import DrainProgress
 from tests.support.processes import DESTINATIONS, EmulatedPair, aliased, emulated_pair
 from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.timeout(600)]
 on_shared_spark = pytest.mark.usefixtures("spark")
@@ -84,18 +90,25 @@ def test_an_empty_backlog_is_proven_without_spark(pair: EmulatedPair) -> None:  
     assert "Starting Spark" not in drain.said
 
 
-def test_a_drain_goes_as_fast_as_a_throttled_primary_allows_and_says_so(pair: EmulatedPair) -> None:  # S5, X7
+def test_a_drain_goes_as_fast_as_a_throttled_primary_allows_and_says_so(  # S5, X7
+    pair: EmulatedPair, spark: SparkSession
+) -> None:
     """Before, it left messages to their locks, received them again and again, and gave up."""
     pair.put([aliased(number, "orders") for number in range(500)])
     pair.control("contoso", "PUT", "throttle", {"credits_per_second": 50})
-    drain = pair.drain("--json")
-    drain.until('"state": "throttled"')
-    drain.until('"set_by": "primary"')
-    pair.control("contoso", "PUT", "throttle", {"credits_per_second": 400})
-    code, out = drain.end()
+    seen: set[str | None] = set()
+
+    def watch(progress: DrainProgress) -> None:
+        seen.update(queue.state for queue in progress.queues)
+        seen.update(limit.set_by for limit in progress.limits.values())
+        if seen >= {"throttled", "primary"}:
+            pair.control("contoso", "PUT", "throttle", {"credits_per_second": 400})
+
+    summary = syphon.drain(pair.config(), spark, progress=watch)
     pair.control("contoso", "DELETE", "throttle")
-    assert code == 0, drain.said
-    assert json.loads(out)["account"]["received"] == 500
+    assert seen >= {"throttled", "primary"}
+    assert summary.exit_code == 0, summary
+    assert summary.account.received == 500
     assert pair.arrived("orders") == ids(range(500))
 
 
@@ -224,21 +237,23 @@ def test_ctrl_c_finishes_what_is_in_flight_and_abandons_the_rest(pair: EmulatedP
     assert pair.arrived("orders") == ids(range(2000))
 
 
+@on_shared_spark
 def test_two_drains_at_once_move_every_message_once(pair: EmulatedPair) -> None:  # X1
     pair.put([aliased(number, DESTINATIONS[number % 3]) for number in range(3000)])
-    drains = [pair.drain("--json", "--rate", "600", config=pair.config(f"{name}.yaml")) for name in ("a", "b")]
-    results = [(drain.end(), drain) for drain in drains]
-    forwarded = 0
-    for (code, out), drain in results:
-        assert code == 0, drain.said
-        forwarded += json.loads(out)["account"]["forwarded"]
-    assert forwarded == 3000
+    other = pair.drain("--json", "--rate", "300", config=pair.config("other.yaml"))
+    eventually(lambda: other.progress().get("moved"), what=lambda: other.said)
+    here = pair.drained_here("--rate", "300")
+    code, out = other.end()
+    assert (here[0], code) == (0, 0), other.said
+    forwarded = [result["account"]["forwarded"] for result in (here[1], json.loads(out))]
+    assert min(forwarded) > 0, "one after the other"
+    assert sum(forwarded) == 3000
     assert pair.arrived(*DESTINATIONS) == ids(range(3000))
 
 
 @on_shared_spark
 def test_an_unreachable_primary_is_named_by_drain_and_dry_run_which_keeps_what_it_peeked(
-    pair: EmulatedPair,
+    pair: EmulatedPair, capsys: pytest.CaptureFixture[str]
 ) -> None:  # X2, X7, D12
     pair.put([aliased(number, "orders") for number in range(20)])
     pair.control("contoso", "PUT", "outage", {"kind": "refuse"})
@@ -247,10 +262,9 @@ def test_an_unreachable_primary_is_named_by_drain_and_dry_run_which_keeps_what_i
     assert [(found["destination"], found["messages"]) for found in predicted["destinations"]] == [("orders", 20)]
     assert "no connection: Connection refused" in predicted["unchecked"][0]["error"]
 
-    drain = pair.drain("--json", "--patience", "5s", "--queue", "0")
-    drain.until('"state": "waiting", "error": "the primary is unreachable: ')
-    code, out = drain.end()
-    result = json.loads(out)
-    assert (code, result["remaining"], result["account"]["received"]) == (69, 20, 0), drain.said
+    capsys.readouterr()
+    code, result = pair.drained_here("--patience", "5s", "--queue", "0")
+    assert '"state": "waiting", "error": "the primary is unreachable: ' in capsys.readouterr().err
+    assert (code, result["remaining"], result["account"]["received"]) == (69, 20, 0)
     assert "Connection refused" in result["queues"][0]["error"]
     assert "20 messages wait in the backlog. The primary is unreachable: " in result["verdict"]

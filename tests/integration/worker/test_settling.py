@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+import syphon
+from syphon.worker import DrainProgress
 from syphon.worker.drain.drain_options import DrainOptions
 from syphon.worker.drain.emptiness import EmptinessCheck, PeekCount
 from syphon.worker.drain.queue_drain import QueueDrain
 from syphon.worker.drain.queue_state import DrainState
 from tests.support.processes import EmulatedPair, aliased, emulated_pair
-from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class Clock:
@@ -59,14 +62,22 @@ def pair(tmp_path: Path) -> Iterator[EmulatedPair]:
         yield pair
 
 
-@pytest.mark.timeout(600)
-def test_a_message_that_shows_up_late_is_forwarded_by_the_drain_that_waits(pair: EmulatedPair) -> None:  # S11
+class Enough(Exception):
+    """Stops the drain."""
+
+
+def test_a_message_that_shows_up_late_is_forwarded_by_the_drain_that_waits(  # S11
+    pair: EmulatedPair, spark: SparkSession
+) -> None:
     pair.put([aliased(1, "orders")])
-    drain = pair.drain("--settle", "1h")
-    eventually(
-        lambda: {queue["state"] for queue in drain.progress().get("queues", ())} == {"settling"}, lambda: drain.said
-    )
-    pair.put([aliased(2, "orders")], index=1)
-    eventually(lambda: drain.progress()["moved"] == 2, lambda: drain.said)
-    drain.stop(signal.SIGINT)
+    late = iter([aliased(2, "orders")])
+
+    def watch(progress: DrainProgress) -> None:
+        if {queue.state for queue in progress.queues} == {DrainState.SETTLING}:
+            pair.put(list(late), index=1)
+        if progress.moved == 2:
+            raise Enough
+
+    with pytest.raises(Enough):
+        syphon.drain(pair.config(), spark, settle="1h", progress=watch)
     assert pair.arrived("orders") == Counter(["m1", "m2"])
