@@ -16,7 +16,7 @@ EVERY = 60.0
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("hours", [1, pytest.param(8, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("hours", [2, pytest.param(8, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize(("dead", "kind"), [(1, Kind.FULL), (5, Kind.MISSING), (50, Kind.FULL)])
 def test_a_message_is_received_twice_at_most_and_no_other_is_delayed(
     dead: int, kind: Kind, hours: int
