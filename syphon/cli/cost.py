@@ -14,7 +14,7 @@ from syphon.model import ExitCode, plural, volume
 if TYPE_CHECKING:
     from syphon.cost import Charge, Prices, PricingTier, UnavailableDestination
 
-BELL = "receive by a doorbell"
+BELL = "wake-up receive"
 """Part of the JSON output."""
 
 

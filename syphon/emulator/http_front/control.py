@@ -193,7 +193,11 @@ class Control:
         return web.json_response({"outage": body.kind.value})
 
     async def end_outage(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        self._faults.end_outage()
+        try:
+            self._faults.end_outage()
+        except OSError as error:  # another program has taken the port that refused connections
+            text = f"The AMQP port cannot be opened: {error.strerror}. Free it, and end the outage again."
+            return web.json_response({"error": text}, status=503)
         return web.json_response({"outage": None})
 
     async def throttle(self, request: web.Request) -> web.Response:

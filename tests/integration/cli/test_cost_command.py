@@ -31,7 +31,7 @@ def test_an_idle_month_is_all_that_is_estimated_by_default() -> None:  # S1
 def test_the_transfer_includes_the_receives_of_doorbells(arguments: tuple[str, ...], bells: int) -> None:  # S7
     drain = asked("--messages", "1000", *arguments)["drain"]
     assert drain["operations"] == 4000 + bells == sum(share["operations"] for share in drain["shares"])
-    assert drain["shares"][-1] == {"what": "receive by a doorbell", "whose": "syphon", "operations": bells}
+    assert drain["shares"][-1] == {"what": "wake-up receive", "whose": "syphon", "operations": bells}
 
 
 def test_an_outage_of_the_primary_costs_few_peeks_and_a_dead_destination_peeks_and_tries() -> None:  # S7

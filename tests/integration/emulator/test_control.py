@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import urllib.request
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -133,6 +134,20 @@ async def test_faults_are_cleared_one_by_one_or_all_at_once(controls: Controls) 
 async def test_a_fault_that_is_not_set_cannot_be_cleared(controls: Controls, number: str) -> None:
     status, answer = await controls.ask("DELETE", f"/faults/{number}")
     assert (status, answer) == (404, {"error": f"There is no fault {number}."})
+
+
+async def test_a_port_that_was_taken_in_an_outage_is_said_and_the_outage_can_be_ended_later(controls: Controls) -> None:
+    port = controls.emulated.running.amqp_port
+    await controls.ask("PUT", "/outage", {"kind": "refuse"})
+    with socket.socket() as thief:
+        thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        thief.bind(("127.0.0.1", port))
+        thief.listen()
+        code, said = await controls.ask("DELETE", "/outage")
+        assert (code, said["error"].endswith("Free it, and end the outage again.")) == (503, True)
+    assert await controls.ask("DELETE", "/outage") == (200, {"outage": None})
+    async with controls.session.get(f"http://127.0.0.1:{port}/$emulator/health") as answer:
+        assert answer.status == 200
 
 
 async def test_an_outage_is_refusal_unless_it_is_said_otherwise(controls: Controls) -> None:
