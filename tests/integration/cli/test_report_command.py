@@ -112,7 +112,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_help_teaches_with_examples(folder: Path) -> None:
     done = CliRunner().invoke(main, ["report", "--help"])
     assert done.exit_code == 0
-    assert "syphon report -c config.yaml --from 2026-10-05 --to 2026-10-05 --pair contoso" in done.stdout
+    assert "syphon report --from 2026-10-05 --to 2026-10-05 --pair contoso" in done.stdout
     assert "received = forwarded + dead-lettered + left in the backlog + unaccounted" in " ".join(done.stdout.split())
 
 

@@ -55,7 +55,7 @@ def test_help_of_an_unknown_command_is_an_error_of_usage() -> None:
 
 @pytest.mark.parametrize(
     ("words", "found"),
-    [("syphon dr", "drain"), ("syphon dead-letters ex", "export"), ("syphon help dead-letters im", "import")],
+    [("syphon dra", "drain"), ("syphon dead-letters ex", "export"), ("syphon help dead-letters im", "import")],
 )
 def test_a_shell_completes_commands(words: str, found: str) -> None:
     place = str(len(words.split()) - 1)
