@@ -44,7 +44,7 @@ def canary(
       syphon canary -c config.yaml --pair contoso --queue 3 --within 2m
 
     Exit codes: 0 all probes arrived · 1 one did not, or there is no canary queue · 2 wrong usage · 69 a namespace is
-    unreachable · 70 it does not exist · 77 not authorized · 78 invalid settings
+    unreachable · 77 not authorized · 78 invalid settings
     """
     from syphon.config import LogLevel
     from syphon.status import set_up_logging

@@ -64,7 +64,7 @@ def inspect(
     may read only this view.
 
     Exit codes: 0 done · 1 a queue is missing · 2 wrong usage, or a rejected query ·
-    69 a namespace is unreachable · 70 it does not exist · 77 not authorized · 78 invalid settings
+    69 a namespace is unreachable · 77 not authorized · 78 invalid settings
     """
     from syphon.config import LogLevel
     from syphon.datasource import BadQuery

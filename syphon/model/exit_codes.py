@@ -27,7 +27,7 @@ class ExitCode(IntEnum):
     """A namespace cannot be reached, or a port is taken. A later retry may help."""
 
     FAULTED = 70
-    """A namespace does not exist, or all pairs of a worker can no longer be used. A restart may help."""
+    """A drain's pair, or all pairs of a worker, can no longer be used. A restart may help."""
 
     NOT_AUTHORIZED = 77
     """A namespace refused the credentials, or they lack a claim."""
@@ -42,9 +42,7 @@ def exit_code_for(errors: Iterable[SyphonError]) -> ExitCode:
     for error in errors:
         if isinstance(error, NotAuthorized):
             code = max(code, ExitCode.NOT_AUTHORIZED)
-        elif isinstance(error, Faulted):
-            code = max(code, ExitCode.FAULTED)
-        elif isinstance(error, Waits | Interrupted):
+        elif isinstance(error, Waits | Interrupted | Faulted):
             code = max(code, ExitCode.UNAVAILABLE)
         else:
             code = max(code, ExitCode.LEFT)

@@ -24,7 +24,7 @@ from syphon.model import (
         ([SyphonError("x")], ExitCode.LEFT),
         ([DestinationUnreachable("x")], ExitCode.UNAVAILABLE),
         ([Interrupted("x")], ExitCode.UNAVAILABLE),
-        ([Faulted("x"), Interrupted("x")], ExitCode.FAULTED),
+        ([Faulted("x")], ExitCode.UNAVAILABLE),
         ([NotAuthorized("x")], ExitCode.NOT_AUTHORIZED),
         ([Interrupted("x"), SyphonError("x")], ExitCode.UNAVAILABLE),
         ([NotAuthorized("x"), Interrupted("x")], ExitCode.NOT_AUTHORIZED),
