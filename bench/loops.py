@@ -30,10 +30,11 @@ from bench.task import Task
 from bench.watch import Watch
 from bench.workloads import ORDERED
 from syphon.config import SideSettings, Transport
-from syphon.model import SessionOrder
+from syphon.model import EntityPath, SessionOrder
 from syphon.model.outcomes import Result
 from syphon.servicebus.factory import namespace_of
 from syphon.servicebus.namespace import Namespace
+from syphon.transfer import MovePlan
 from syphon.transfer.pump import Pump, PumpOptions
 
 PATH = b"x-ms-path"
@@ -92,10 +93,11 @@ async def _send(sender: Any, messages: list[Any]) -> None:
         await sender.send_messages(batch)
 
 
-def pump(task: Task, watch: Watch, order: SessionOrder | None = None) -> None:
+def pump(task: Task, watch: Watch, order: SessionOrder | None = None, move: MovePlan | None = None) -> None:
     home, away = _namespace(task.primary, "", task), _namespace(task.secondary, task.queues[0], task)
     # With one queue the limit ends the pump. A limit over many would be shared, and its last part waits for silence.
-    options = PumpOptions(lease=None, limit=task.count if len(task.queues) == 1 else None, session_order=order)
+    limit = task.count if len(task.queues) == 1 else None
+    options = PumpOptions(lease=None, limit=limit, session_order=order, move=move)
     pump = Pump(away, home, lambda outcome: watch.add(outcome.result is Result.FORWARDED), options)
     for queue in task.queues:
         pump.serve(queue)
@@ -110,6 +112,11 @@ def pump(task: Task, watch: Watch, order: SessionOrder | None = None) -> None:
 
 def pump_in_order(task: Task, watch: Watch) -> None:
     pump(task, watch, SessionOrder.KEPT)
+
+
+def move(task: Task, watch: Watch) -> None:
+    """The pump with another plan: the messages go to one entity, as they are."""
+    pump(task, watch, move=MovePlan("bench", EntityPath.of("d0")))
 
 
 def _namespace(connection_string: str, entity: str, task: Task) -> Namespace:
@@ -225,6 +232,7 @@ LOOPS: dict[str, Callable[[Task, Watch], None]] = {
     "shovel": shovel,
     "pump": pump,
     ORDERED: pump_in_order,
+    "move": move,
     "two pumps": pumps,
     "drain, 1 slot": drain_1,
     "drain, 2 slots": drain_2,

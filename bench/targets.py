@@ -16,6 +16,7 @@ from bench.workloads import (
     LONG,
     MANY,
     NEAR,
+    ONE,
     ORDERED,
     PEERS,
     SESSIONS,
@@ -123,6 +124,7 @@ def _against_ourselves(results: Results) -> Iterator[Target]:
             1.1,
             True,
         ),
+        ("speed of a move, as a share of one pump", lambda: speed(ONE, "move") / speed(ONE), 0.9, False),
         ("speed of one slot on Spark, as a share of one pump", lambda: on_spark("drain, 1 slot", "pump"), 0.9, False),
         (
             "speed of two slots on Spark, as a share of two pumps",

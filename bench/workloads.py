@@ -63,6 +63,7 @@ PEERS = {
 OURS = {
     "pump": "the pump",
     ORDERED: "the pump, in order",
+    "move": "the pump, in a move",
     "two pumps": "two pumps",
     "drain, 1 slot": "drain on Spark, 1 slot",
     "drain, 2 slots": "drain on Spark, 2 slots",
@@ -83,7 +84,7 @@ def workloads(scale: float) -> list[Workload]:
         Workload(NEAR, {**sdk, "pump": many}),
         Workload(MIDDLE, {**slow, "pump": many}, round_trip=5),
         Workload(FAR, {**slow, "pump": many}, round_trip=20),
-        Workload(ONE, {**sdk, "shovel": many, "pump": many}, destinations=1),
+        Workload(ONE, {**sdk, "shovel": many, "pump": many, "move": many}, destinations=1),
         # The sync loop opens a connection for each destination, half a second each.
         Workload(MANY, {"sdk_sync": 20, "sdk_async": 100, "node": few, "pump": many}, destinations=1000),
         Workload(LARGE, large, size=64 * KB),

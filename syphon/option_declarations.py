@@ -95,6 +95,11 @@ class Option(Generic[Given, Value]):
         self.metavar = metavar or kind.metavar
         self.details = details
 
+    @property
+    def default_value(self) -> Value | None:
+        """What code reads without the option."""
+        return None if self.default is None else self.kind.read(self.default)
+
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 

@@ -28,6 +28,7 @@ from .queues import (
 from .restoration import Restored, Unrestorable, UnrestorableReason, destination_of, restore
 
 if TYPE_CHECKING:
+    from .carry import carried_over
     from .check import (
         ExpectedOutage,
         Finding,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     )
 else:
     _MODULES = {
+        "carry": ("carried_over",),
         "check": (
             "ExpectedOutage",
             "Finding",
@@ -106,6 +108,7 @@ __all__ = [
     "UnrestorableReason",
     "backlog_queues",
     "by_pair",
+    "carried_over",
     "dead_letter_path",
     "destination_of",
     "fingerprint",

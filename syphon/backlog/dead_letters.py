@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
-from syphon.amqp import Malformed, Message, OutOfOrder, Section, encode, in_order
+from syphon.amqp import Malformed, Message, OutOfOrder, Section, Span, encode, in_order
 from syphon.amqp.section_edit import NULL, extract, keys, outline, with_fields, with_pairs
 from syphon.model import EntityPath, MessageCondition, MessageFilter, PathPatterns, SyphonError
 from syphon.servicebus import Connection, Peeked, connected, peek
@@ -132,30 +132,30 @@ def grouped(letters: Iterable[DeadLetter]) -> list[Group]:
     return sorted(groups.values(), key=lambda group: (-group.count, group.reason, group.destination or ""))
 
 
-def put_back(payload: bytes, edit: LetterEdit = NO_EDIT) -> bytes:
+def put_back(payload: bytes, edit: LetterEdit = NO_EDIT, *, keeps_reason: bool = False) -> bytes:
     """The backlog message as it was before it became a dead letter (X4), with what the operator edits.
 
-    Raises NotPutBack if the bytes are not a message.
+    With `keeps_reason` the message was no dead letter, and what it says about one is its sender's. Raises NotPutBack if
+    the bytes are not a message.
     """
     try:
         try:
-            return _put_back(payload, edit)
+            return _put_back(payload, edit, keeps_reason)
         except OutOfOrder:
-            return _put_back(in_order(payload), edit)  # M8
+            return _put_back(in_order(payload), edit, keeps_reason)  # M8
     except Malformed as error:
         raise NotPutBack(f"The message is not well-formed AMQP 1.0: {error}.") from None
 
 
-def _put_back(data: bytes, edit: LetterEdit) -> bytes:
+def _put_back(data: bytes, edit: LetterEdit, keeps_reason: bool) -> bytes:
     header, annotations, properties, application, body = outline(data)
     kept = extract(data, annotations, NOT_CARRIED)
-    own = extract(data, application, _removed(tuple(name for name, _ in edit.application)))
+    own = extract(data, application, _removed(tuple(name for name, _ in edit.application), keeps_reason))
     added = [encode(name) + value for name, value in edit.application if value is not None]
     pairs, count = own.remaining(data) + b"".join(added), own.pairs + len(added)
-    fresh = {_ACQUIRER: NULL, _DELIVERIES: NULL} if header is not None else {}
     return b"".join(
         (
-            with_fields(data, header, Section.HEADER, fresh),
+            fresh_header(data, header),
             with_pairs(data, annotations, Section.MESSAGE_ANNOTATIONS, kept.pairs, kept.remaining(data)),
             with_fields(data, properties, Section.PROPERTIES, dict(edit.fields)),
             with_pairs(data, application, Section.APPLICATION_PROPERTIES, count, pairs),
@@ -164,9 +164,14 @@ def _put_back(data: bytes, edit: LetterEdit) -> bytes:
     )
 
 
+def fresh_header(data: bytes, header: Span | None) -> bytes:
+    """The header without what the broker counts in it."""
+    return with_fields(data, header, Section.HEADER, {} if header is None else {_ACQUIRER: NULL, _DELIVERIES: NULL})
+
+
 @lru_cache(maxsize=16)
-def _removed(edited: tuple[str, ...]) -> dict[bytes, str]:
-    return keys((REASON, DESCRIPTION, *edited))
+def _removed(edited: tuple[str, ...], keeps_reason: bool) -> dict[bytes, str]:
+    return keys(edited if keeps_reason else (REASON, DESCRIPTION, *edited))
 
 
 class DeadLetterSearch:

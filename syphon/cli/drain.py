@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from syphon.operations import DrainRun, DrainSummary
     from syphon.worker import DrainProgress
 
+NOTHING_FORWARDED = "No message was forwarded."
+
 
 @click.command(short_help="Forward the backlog to its destinations, once.")
 @config_option
@@ -75,22 +77,23 @@ def drain(config_file: Path, dry_run: bool, options: DrainOptions, as_json: bool
     except NoQueueSelected as error:
         raise click.UsageError(str(error)) from None
     except SyphonError as error:
-        raise SystemExit(_print_error(error)) from None
+        raise SystemExit(exit_code_of_refusal(error)) from None
     if options.all_found:
         warn_of_stranded(config, chosen)
     if dry_run:
         raise SystemExit(dry_run_of(config, chosen, options, as_json))
-    with interruptible("No message was forwarded."):
+    with interruptible(NOTHING_FORWARDED):
         _confirm(chosen, yes)
     try:
-        with interruptible("No message was forwarded."):
+        with interruptible(NOTHING_FORWARDED):
             drain_run = DrainRun.peek(config, chosen, options)
-        raise SystemExit(_drain(drain_run, config.pipeline.master, as_json))
+        raise SystemExit(carry_out(drain_run, config.pipeline.master, as_json, NOTHING_FORWARDED))
     except SyphonError as error:
-        raise SystemExit(_print_error(error)) from None
+        raise SystemExit(exit_code_of_refusal(error)) from None
 
 
-def _print_error(error: SyphonError) -> ExitCode:
+def exit_code_of_refusal(error: SyphonError) -> ExitCode:
+    """Print why a namespace refuses the command, and return the exit code."""
     click.echo(str(error), err=True)
     return ExitCode.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else ExitCode.UNAVAILABLE
 
@@ -106,20 +109,21 @@ def _confirm(chosen: list[SelectedQueue], yes: bool) -> None:
     if not sys.stdin.isatty():
         raise click.UsageError("no terminal to ask for confirmation on: add --yes.")
     if not click.confirm("Forward their messages to their destinations?", err=True):
-        click.echo("No message was forwarded.", err=True)
+        click.echo(NOTHING_FORWARDED, err=True)
         raise SystemExit(ExitCode.LEFT)
 
 
-def _drain(drain_run: DrainRun, master: str, as_json: bool) -> ExitCode:
+def carry_out(drain_run: DrainRun, master: str, as_json: bool, nothing_happened: str) -> ExitCode:
+    """Carry a drain or a move out, show progress and result, and return the exit code."""
     from syphon.spark import shown_master
 
     if drain_run.has_work:
         if not as_json:
             click.echo(f"Starting Spark on {shown_master(master)} …", err=True)
-        stop_on_signal(drain_run.stop, "Stopping once Spark has started; no message was forwarded.", hangup=True)
+        stop_on_signal(drain_run.stop, f"Stopping once Spark has started. {nothing_happened}", hangup=True)
         drain_run.run(lambda: _showing(drain_run), say=lambda line: click.echo(line, err=True), ends_process=True)
     if drain_run.lost is not None:
-        click.echo(f"{drain_run.lost} Run the drain again.", err=True)
+        click.echo(f"{drain_run.lost} Run the command again.", err=True)
     summary = drain_run.summary()
     if as_json:
         click.echo(json.dumps(summary.as_json(), indent=2))
@@ -142,7 +146,7 @@ def _showing(run: DrainRun) -> Iterator[Callable[[DrainProgress], None]]:
         yield show
     live = False
     if run.is_stopping and sys.stderr.isatty():
-        click.echo("Stopped. Counting the messages left in the backlog …", err=True)
+        click.echo("Stopped. Counting the messages that are left …", err=True)
 
 
 def _show(summary: DrainSummary) -> None:
@@ -160,7 +164,7 @@ def _show(summary: DrainSummary) -> None:
         )
         for name, queue in zip(names, summary.queues, strict=True)
     ]
-    show_table(("queue", "state", "forwarded", "dead-lettered", "left in backlog"), rows)
+    show_table(("queue", "state", "forwarded", "dead-lettered", f"left in {summary.place.removeprefix('the ')}"), rows)
     # A fault of the pair ends all its queues: the verdict names it, and the queue that met it.
     failed = (queue for queue in summary.queues if queue.error and queue.error not in summary.verdict)
     for line in by_cause((queue.queue, queue.error) for queue in failed):
@@ -172,7 +176,7 @@ def _show(summary: DrainSummary) -> None:
         say(printable(f"{plural(destination.left, 'message')} {verb}: {text}"), "  ", fg="yellow")
     click.echo()
     if summary.account.received:
-        say(f"{summary.account}; {summary.seconds:,} s")
+        say(f"{summary.account.text(summary.place)}; {summary.seconds:,} s")
     else:
         say(f"No message was received; {summary.seconds:,} s")
     if summary.ledger_error:

@@ -24,6 +24,7 @@ from .drill import drill
 from .emulator import emulator
 from .init import init
 from .inspect import inspect
+from .move import move
 from .pause import pause, resume
 from .provision import provision
 from .rate import rate
@@ -131,7 +132,7 @@ def main(ctx: click.Context) -> None:
       69  a namespace or port is unavailable
 
     \b
-    demo, run, drain, drill, inspect and report need Spark:
+    demo, run, drain, drill, move, inspect and report need Spark:
       pip install 'syphon-servicebus[spark]'
     """
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
@@ -153,6 +154,7 @@ COMMANDS = (
     rate,
     drain,
     drill,
+    move,
     inspect,
     dead_letters,
     report,

@@ -3,6 +3,7 @@
 from .destinations import DestinationSettings, PermanentError
 from .json_schema import config_schema
 from .load import Config, ConfigLike, config_from, exposes_keys, load_config, settings_of
+from .named_namespaces import named_namespace
 from .pairs import (
     CANARY_QUEUE,
     ArmSettings,
@@ -33,6 +34,7 @@ __all__ = [
     "config_from",
     "config_schema",
     "load_config",
+    "named_namespace",
     "exposes_keys",
     "Config",
     "ConfigLike",

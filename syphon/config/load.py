@@ -28,7 +28,7 @@ from syphon.yaml_settings import (
     validate,
 )
 
-from .pairs import Pairs, is_proxy_url
+from .pairs import CheckedSide, Name, Pairs, is_proxy_url
 from .worker import LogSettings, PipelineSettings, StatusSettings, Telemetry, TelemetrySettings
 
 
@@ -36,6 +36,8 @@ class Config(Settings):
     """All settings of a worker."""
 
     pairs: Pairs
+    namespaces: dict[Name, CheckedSide] = Field(default_factory=dict)
+    """Namespaces beside those of the pairs, by the names that `syphon move` has for them."""
     pipeline: PipelineSettings = Field(default_factory=PipelineSettings)
     status: StatusSettings = Field(default_factory=StatusSettings)
     log: LogSettings = Field(default_factory=LogSettings)

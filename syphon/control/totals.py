@@ -33,9 +33,13 @@ class Account(Counters):
     """Messages in flight in killed attempts. They are not lost: a message that was not completed is redelivered."""
 
     def __str__(self) -> str:
+        return self.text("the backlog")
+
+    def text(self, place: str) -> str:
+        """The counters as an equation; `place` is where messages were left."""
         return (
             f"{self.received:,} received = {self.forwarded:,} forwarded + {self.dead_lettered:,} "
-            f"dead-lettered + {self.left:,} left in the backlog + {self.unaccounted:,} unaccounted; "
+            f"dead-lettered + {self.left:,} left in {place} + {self.unaccounted:,} unaccounted; "
             f"{self.possible_duplicates:,} possible duplicates"
         )
 

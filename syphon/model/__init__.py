@@ -1,7 +1,7 @@
 """Values and errors that all packages share: counters, outcomes, filters, entity paths, error classes. No I/O."""
 
 from .connection_string import BadConnectionString, ConnectionString, first_label, is_host, is_this_machine
-from .entity_path import BACKLOG_MARK, EntityPath, PathPatterns, Renames, never_a_destination
+from .entity_path import BACKLOG_MARK, EntityPath, PathPatterns, Renames, dead_letter_owner, never_a_destination
 from .errors import (
     CONDITIONS,
     DestinationBusy,
@@ -114,6 +114,7 @@ __all__ = [
     "plural",
     "duration",
     "earliest",
+    "dead_letter_owner",
     "exit_code_for",
     "first_label",
     "from_condition",

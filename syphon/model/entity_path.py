@@ -59,6 +59,12 @@ def never_a_destination(path: EntityPath) -> str | None:
     return None
 
 
+def dead_letter_owner(path: str) -> str | None:
+    """The queue or subscription whose dead letters a path names; None if it names no dead-letter queue."""
+    owner = re.fullmatch(r"(.+?)(?:/\$transfer)?/\$deadletterqueue", path, re.IGNORECASE)
+    return None if owner is None else owner[1]
+
+
 @dataclass(frozen=True, slots=True)
 class PathPatterns:
     """Patterns, one of which must fit: `*` is any text, slashes included; `?` one character; `[ab]` one of these."""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from syphon.lazy_exports import exported_names, lazy_exports
 
 if TYPE_CHECKING:
+    from .dead_letter_counts import EntityDeadLetters as EntityDeadLetters
+    from .dead_letter_counts import dead_letters_of_namespace as dead_letters_of_namespace
     from .drain_dry_run import DryRun as DryRun
     from .drain_dry_run import dry_run as dry_run
     from .drain_dry_run import exit_code_of_error as exit_code_of_error
@@ -42,8 +44,15 @@ if TYPE_CHECKING:
     from .ledger_report import is_local as is_local
     from .ledger_report import past_runs as past_runs
     from .ledger_report import report as report
+    from .move_dry_run import MoveForecast as MoveForecast
+    from .move_dry_run import move_forecast as move_forecast
+    from .move_run import MoveRun as MoveRun
+    from .move_run import PlannedMove as PlannedMove
+    from .move_run import move as move
+    from .move_run import planned_move as planned_move
 else:
     _MODULES = {
+        "dead_letter_counts": ("EntityDeadLetters", "dead_letters_of_namespace"),
         "drain_dry_run": ("DryRun", "dry_run", "exit_code_of_error", "forecast"),
         "drain_run": ("DrainInterrupted", "DrainRun", "drain", "queues_to_drain"),
         "drain_summary": ("DestinationResult", "DrainSummary", "QueueResult", "word_for", "words_for"),
@@ -61,6 +70,8 @@ else:
             "text_rows",
         ),
         "ledger_report": ("ask_ledger", "check_period", "is_local", "past_runs", "report"),
+        "move_dry_run": ("MoveForecast", "move_forecast"),
+        "move_run": ("MoveRun", "PlannedMove", "move", "planned_move"),
     }
     __all__ = exported_names(_MODULES)
     __getattr__ = lazy_exports(__name__, _MODULES)

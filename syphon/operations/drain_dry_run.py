@@ -244,14 +244,14 @@ def _paces(chosen: list[SelectedQueue], options: DrainOptions, found: list[Desti
         ours = [each for each in found if each.pair == pair.name]
         messages, size = sum(each.messages for each in ours), sum(each.bytes for each in ours)
         if messages:
-            per_second, assumed = _accepted_by(pair, size / messages)
+            per_second, assumed = accepted_by(pair, size / messages)
             if options.rate is not None and options.rate < per_second:
                 per_second, assumed = options.rate, "set by --rate"
             paces.append(Pace(messages, per_second, f"{pair.name}: {per_second:,.0f} messages per second, {assumed}"))
     return paces
 
 
-def _accepted_by(pair: PairSettings, size: float) -> tuple[float, str]:
+def accepted_by(pair: PairSettings, size: float) -> tuple[float, str]:
     """Messages of this mean size per second that a primary is expected to accept from syphon, and why."""
     share = pair.rate_share
     try:

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from syphon.backlog import SelectedQueue, by_pair, plan, queue_names, secondary_administration, select_queues
 from syphon.config import Config, ConfigLike, PermanentError, SlotReports, settings_of
@@ -21,7 +21,17 @@ from syphon.ledger import LedgerUnwritable, RunRecord
 from syphon.model import SyphonError
 from syphon.option_declarations import called_with
 from syphon.time_budget import UNATTENDED_LEASE
-from syphon.worker import GIVE_UP, Drain, DrainOptions, DrainProgress, counts_of, running_engine, waiting_destinations
+from syphon.transfer import MovePlan
+from syphon.worker import (
+    GIVE_UP,
+    Drain,
+    DrainOptions,
+    DrainProgress,
+    TransferOptions,
+    counts_of,
+    running_engine,
+    waiting_destinations,
+)
 
 from .drain_summary import DrainSummary, exit_code_of, summarized
 
@@ -86,8 +96,10 @@ def queues_to_drain(config: Config, options: DrainOptions) -> list[SelectedQueue
 class DrainRun:
     """A drain of some queues: peek, run, summary. Another thread or a signal handler may stop it."""
 
+    command = "drain"
+
     def __init__(
-        self, config: Config, options: DrainOptions, spark: SparkSession | None, drain: Drain, has_work: bool
+        self, config: Config, options: TransferOptions, spark: SparkSession | None, drain: Drain, has_work: bool
     ) -> None:
         """Use `peek`."""
         self._config = config
@@ -100,13 +112,18 @@ class DrainRun:
 
     @classmethod
     def peek(
-        cls, config: Config, queues: list[SelectedQueue], options: DrainOptions, spark: SparkSession | None = None
-    ) -> DrainRun:
+        cls,
+        config: Config,
+        queues: list[SelectedQueue],
+        options: TransferOptions,
+        spark: SparkSession | None = None,
+        move: MovePlan | None = None,
+    ) -> Self:
         """Peek into every queue, and return the drain, which has not begun."""
         pipeline = config.pipeline
         is_live = pipeline.slot_reports is SlotReports.LIVE
         lease = pipeline.lease / 1000 if is_live else min(pipeline.lease / 1000, UNATTENDED_LEASE)
-        drain = Drain(queues, options, counts_of(queues), lease)
+        drain = Drain(queues, options, counts_of(queues), lease, move)
         return cls(config, options, spark, drain, has_work=drain.peek())
 
     def run(
@@ -137,7 +154,7 @@ class DrainRun:
         """This drain, as `syphon report --list` shows it."""
         found = self.summary()
         return RunRecord(
-            command="drain",
+            command=self.command,
             options=self._options.written(),
             pairs=list(dict.fromkeys(queue.pair for queue in found.queues)),
             started_at=datetime.now(UTC) - timedelta(seconds=found.seconds),
@@ -202,8 +219,12 @@ def drain(call: DrainCall) -> DrainSummary:
     KeyboardInterrupt with the summary so far. A second one exits immediately. No message is lost either way.
     """
     config = settings_of(call.config)
-    drain_run = DrainRun.peek(config, queues_to_drain(config, call), call, call.spark)
-    watched = _Watched(drain_run, call.progress)
+    return finished_run(DrainRun.peek(config, queues_to_drain(config, call), call, call.spark), call.progress)
+
+
+def finished_run(drain_run: DrainRun, progress: Progress | None) -> DrainSummary:
+    """Carry a drain or a move out for a program, and return its summary. Raises DrainInterrupted."""
+    watched = _Watched(drain_run, progress)
     if drain_run.has_work:
         with _Interrupts(drain_run) as interrupts:
             drain_run.run(lambda: watched.showing(interrupts))

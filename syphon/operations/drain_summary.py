@@ -10,7 +10,7 @@ from typing import Any
 
 from syphon.control import Account
 from syphon.model import DestinationError, ExitCode, Stats, html_line, html_table, plural
-from syphon.worker import GIVE_UP, DrainOptions, DrainResult, DrainState, QueueDrain, WaitingDestination
+from syphon.worker import GIVE_UP, DrainResult, DrainState, QueueDrain, TransferOptions, WaitingDestination
 
 _WORDS = {DestinationError.MISSING: "missing", DestinationError.DISABLED: "disabled"}
 """The word of --give-up for each error."""
@@ -73,6 +73,8 @@ class DrainSummary:
     give_up: tuple[str, ...] = ()
     settled_for: float = 0.0
     """Seconds for which every queue stayed empty, if --settle was given; otherwise 0."""
+    place: str = "the backlog"
+    """Where messages were left: a move has another source than the backlog."""
 
     @property
     def is_done(self) -> bool:
@@ -102,7 +104,10 @@ class DrainSummary:
         }
 
     def _repr_html_(self) -> str:
-        parts = [html_line(self.verdict, strong=True), html_line(f"{self.account}; {self.seconds:,} s")]
+        parts = [
+            html_line(self.verdict, strong=True),
+            html_line(f"{self.account.text(self.place)}; {self.seconds:,} s"),
+        ]
         rows = [
             (
                 queue.queue,
@@ -113,7 +118,11 @@ class DrainSummary:
             )
             for queue in self.queues
         ]
-        parts.append(html_table(("queue", "state", "forwarded", "dead-lettered", "left in backlog"), rows))
+        parts.append(
+            html_table(
+                ("queue", "state", "forwarded", "dead-lettered", f"left in {self.place.removeprefix('the ')}"), rows
+            )
+        )
         if self.destinations:
             lines = [(each.pair, each.destination, each.forwarded, each.dead_lettered) for each in self.destinations]
             parts.append(html_table(("pair", "destination", "forwarded", "dead-lettered"), lines))
@@ -127,7 +136,7 @@ class DrainSummary:
 
 def summarized(
     result: DrainResult,
-    options: DrainOptions,
+    options: TransferOptions,
     waiting: Sequence[WaitingDestination],
     ledger: str,
     ledger_error: str = "",
@@ -145,7 +154,7 @@ def summarized(
         waiting=tuple(waiting),
         ledger=ledger,
         ledger_error=ledger_error,
-        give_up=tuple(sorted(options.give_up)),
+        give_up=options.given_up,
         # A queue that does not exist was not watched.
         settled_for=options.settle if all(_stayed_empty(queue) for queue in result.queues) else 0.0,
     )
@@ -170,7 +179,7 @@ def _stayed_empty(queue: QueueDrain) -> bool:
     return queue.state is DrainState.EMPTY and queue.empty_since is not None
 
 
-def exit_code_of(result: DrainResult, options: DrainOptions) -> ExitCode:
+def exit_code_of(result: DrainResult, options: TransferOptions) -> ExitCode:
     """The exit code: 0 only if a script may conclude that the drain did what its options say.
 
     A destination pattern that matches nothing while other messages wait is probably misspelled, so it is not 0. A

@@ -141,6 +141,21 @@ class DataPlaneAdministration(Administration):
         found = self._find(entity, f"look for '{entity}'")
         return None if found is None else bool(found.enable_partitioning)
 
+    def dead_letter_counts(self) -> dict[str, int]:
+        """How many dead letters each queue and subscription has, by its path."""
+
+        def count() -> dict[str, int]:
+            found = {
+                queue.name: queue.dead_letter_message_count or 0
+                for queue in self._client.list_queues_runtime_properties()
+            }
+            for topic in self._client.list_topics():
+                for each in self._client.list_subscriptions_runtime_properties(topic.name):
+                    found[f"{topic.name}/subscriptions/{each.name}"] = each.dead_letter_message_count or 0
+            return found
+
+        return self._ask("count its dead letters", count)
+
     def duplicate_window(self, entity: str) -> int:
         def look(name: str) -> DuplicateDetection | None:
             task = f"look whether '{name}' detects duplicates"

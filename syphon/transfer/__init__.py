@@ -13,13 +13,14 @@ from .letter_import import ImportMessage, ImportResult, LetterImport
 from .pump import Pump
 from .pump_options import MOST_QUEUES, PumpOptions
 from .queue_transfer import QueueTransfer
-from .route import Route, route_to_backlog, route_to_destination
+from .route import MovePlan, Route, route_to_backlog, route_to_destination
 from .settlement import Ended, wall_clock
 from .traces import BatchTrace
 
 __all__ = [
     "DEFAULT_SHARE",
     "MOST_QUEUES",
+    "MovePlan",
     "BackoffGate",
     "BatchTrace",
     "Congestion",

@@ -67,6 +67,9 @@ class BackoffGate:
         self.renames = Renames()
         """Where messages go instead of the destinations that they name. Its owner may replace it at any time."""
 
+        self.target: EntityPath | None = None
+        """Where all messages go, whatever they name: in a move."""
+
     def record(self, found: Iterable[DestinationBackoff]) -> None:
         """Remembers back-offs that a pump has found. Logs those that are new.
 
@@ -136,6 +139,8 @@ class BackoffGate:
 
     def destination_of(self, payload: bytes) -> EntityPath | None:
         """The destination that a message goes to; None if the message names none."""
+        if self.target is not None:
+            return self.target
         named = destination_of(payload)
         return None if named is None else self.renames.actual(named)
 

@@ -138,7 +138,6 @@ class Replay(Pump):
             secondary, primary, self._record, options, now, route=route, wait=runtime.wait, wall=runtime.wall
         )
         self.result = ReplayResult(len(chosen))
-        self._replaced_ids = route.replaced_ids
         self.was_stopped = False
         """Whether `stop` was called. A lost connection stops a replay, too."""
         self._missing = set(chosen)

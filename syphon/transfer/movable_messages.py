@@ -18,12 +18,13 @@ class MovableMessages:
     def __init__(self, destinations: Destinations, options: PumpOptions, now: Callable[[], float]) -> None:
         self._destinations = destinations
         self._messages = options.messages
+        self._move = options.move
         self._keeps_order = options.session_order is not None
         self._now = now
 
     def destination_key(self, message: Peeked) -> str | None:
         """The key of a message's destination, empty if it names none; None if the message cannot be moved now."""
-        path = destination_of(message.payload)
+        path = destination_of(message.payload) if self._move is None else self._move.target
         if not self._messages.matches(path, stamps_of(message.payload).enqueued_at, message.payload):
             return None
         if path is None:
@@ -46,10 +47,11 @@ class MovableMessages:
     def prove(self, destination: str) -> bool:
         """Finds out whether a destination (its key) is available. False if a message must show it: none has failed.
 
-        With an order of sessions no message can show it: the one that is received may have to wait for others.
+        The target of a move belongs to somebody else, who expects no pings. With an order of sessions no message can
+        show it: the one that is received may have to wait for others.
         """
         found = self._destinations.by_key(destination) if destination else None
-        if found is None or not (found.breaker.failures or self._keeps_order):
+        if found is None or self._move is not None or not (found.breaker.failures or self._keeps_order):
             return False
         if not found.will_answer():
             self._destinations.ping(found)

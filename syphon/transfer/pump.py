@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import ClassVar
 
 from syphon.backlog import Unrestorable, destination_of, not_allowed_text, stamps_of
 from syphon.model import (
@@ -46,6 +45,7 @@ from .destination import LOCK_EXPIRES, Destination, SendResults
 from .destinations import DestinationBackoff, Destinations
 from .message_transfer import MessageTransfer
 from .movable_messages import MovableMessages
+from .moved_queue import MovedQueue
 from .ordered_sessions import OrderedSessions, SessionKey
 from .pump_options import PERMANENT, PumpOptions
 from .queue_transfer import QueueTransfer
@@ -132,10 +132,11 @@ class Pump:
     """Moves the messages of the queues that it serves, with one connection to each namespace.
 
     By default a queue is a backlog queue, its source its own path, and `route` the route of backlog messages. A replay
-    of dead letters is a pump with another source and another route (`dead_letter_replay.Replay`).
+    of dead letters is a pump with another source and another route (`dead_letter_replay.Replay`). A move has
+    another route, and queues that belong to somebody else.
     """
 
-    queue_kind: ClassVar[type[QueueTransfer]] = QueueTransfer
+    queue_kind: type[QueueTransfer] = QueueTransfer
     """What it makes of each queue that it serves."""
 
     def __init__(
@@ -163,7 +164,11 @@ class Pump:
         self._now = now
         self._wall = wall or wall_clock
         self.traces = Traces()
+        self._move = self._options.move
+        if self._move is not None:
+            self.queue_kind, route = MovedQueue, self._move.route()
         route = route or from_backlog(self._options.ttl, self._options.allow, self._options.rename)
+        self._replaced_ids = route.replaced_ids
         self._restore, self._ttl, self._renames = route.restore, route.ttl, bool(route.rename.texts)
         self.destinations = Destinations(self._options, self.traces, route.objection, route.rename)
         self._movable = MovableMessages(self.destinations, self._options, now)
@@ -426,7 +431,7 @@ class Pump:
         if self.stopping:
             return
         open_queues = [queue for queue in self._served.values() if queue.ended is None]
-        if self.is_primary_connected:
+        if self.is_primary_connected and self._may_receive:
             demands = [queue.demand() for queue in open_queues]
             credits = self._window.credits(demands, self._room_to_receive())
         else:  # what is received now could not be sent (D16)
@@ -437,6 +442,15 @@ class Pump:
                 queue.grant(credit if limit is None else min(credit, limit))
             except SyphonError as error:
                 self._fail(queue, error)
+
+    @property
+    def _may_receive(self) -> bool:
+        """Whether messages can be sent: a move has one target, and its messages wait in their queue, not deferred."""
+        if self._move is None:
+            return True
+        found = self.destinations.find(self._move.target)
+        is_throttled = isinstance(found, Destination) and found.breaker.is_throttled
+        return is_throttled or self._movable.can_move(self._move.target.key)
 
     def _room_to_receive(self) -> int | None:
         """How many messages may arrive now: what the rate allows, and what can be sent soon. None means any number."""
@@ -532,6 +546,9 @@ class Pump:
         if not is_selected:
             queue.skip(arrival)
             return
+        if self._move is not None and self._move.new_ids:
+            old = self._replaced_ids.pop(str(restored.message_id), "")
+            queue.unsettled.remember_reason(arrival, f"Its message id was {old}." if old else "")
         destination = self.destinations.find(restored.destination)
         if isinstance(destination, str):
             queue.dead_letter(arrival, DESTINATION_NOT_ALLOWED, not_allowed_text(restored.destination, destination))

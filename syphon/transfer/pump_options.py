@@ -19,6 +19,7 @@ from syphon.model import (
 from syphon.time_budget import LOCK_DURATION
 
 from .congestion import DEFAULT_SHARE
+from .route import MovePlan
 
 PERMANENT: frozenset[type[SyphonError]] = frozenset((MessageTooLarge, NotAllowedByEntity))
 """The errors after which a message is dead-lettered (S4), unless the operator configures others. Messages for a
@@ -69,6 +70,8 @@ class PumpOptions:
     """Messages to receive from all queues, at most."""
     messages: MessageFilter = field(default_factory=MessageFilter)
     """Which messages are selected. The others stay in the backlog."""
+    move: MovePlan | None = None
+    """What is moved to where, if the queues are no backlog queues."""
 
     @classmethod
     def for_pair(cls, pair: PairSettings, **options: Any) -> PumpOptions:

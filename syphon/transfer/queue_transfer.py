@@ -6,7 +6,7 @@ and the window belong to the pump.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from syphon.backlog import stamps_of
 from syphon.model import DestinationBusy, Outcome, Result, SessionOrder, SyphonError
@@ -64,7 +64,7 @@ class QueueTransfer:
         self.intake = Intake(source, namespace, options.quiet, now, self._record_busy)
         node = ManagementLinks(source)
         self.deferred = DeferredIntake(node, now, movable)
-        self.locks = LockKeeper(node, options.lock, self.unsettled.transfers, self._record_refused_request)
+        self.locks = LockKeeper(node, options.lock, self._locked(), self._record_refused_request)
         self.order: OrderedSessions | None = None
         """Which message of each session is next, if the order of sessions is kept."""
         if options.session_order is not None:
@@ -88,6 +88,10 @@ class QueueTransfer:
     @property
     def counters(self) -> PumpCounters:
         return self.unsettled.counters
+
+    def _locked(self) -> Collection[Arrival]:
+        """The messages whose locks are kept."""
+        return self.unsettled.transfers
 
     # --- its service ---------------------------------------------------------------------------------------------
 

@@ -1,12 +1,13 @@
 """Routes: what the pump sends for a message that it has received, and where it may send it.
 
-There is one for the messages of a backlog queue, and two for dead letters: back into the backlog queue, or to the
-destination (X4).
+There is one for the messages of a backlog queue, two for dead letters: back into the backlog queue, or to the
+destination (X4), and one for moves, from any queue to any entity (X12).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,11 +18,13 @@ from syphon.backlog import (
     Restored,
     Unrestorable,
     UnrestorableReason,
+    carried_over,
     not_allowed,
     not_allowed_text,
     put_back,
     restore,
     stamps_of,
+    with_message_id,
 )
 from syphon.config import PairSettings
 from syphon.model import DESTINATION_NOT_ALLOWED, EntityPath, PathPatterns, Renames, TimeToLive
@@ -45,7 +48,7 @@ class Route:
     ttl: TimeToLive = TimeToLive.RESTORE
     rename: Renames = field(default_factory=Renames)
     """Where messages go instead of the destinations that they name."""
-    replaced_ids: Mapping[str, str] = field(default_factory=dict)
+    replaced_ids: dict[str, str] = field(default_factory=dict)
     """The message ids that this route has replaced, by the new ones."""
 
     def preview(self, payload: bytes, now: int) -> Restored | str:
@@ -102,3 +105,33 @@ def route_to_destination(pair: PairSettings, ttl: TimeToLive, edit: LetterEdit =
 
     allow, rename = pair.destinations.allowed, pair.destinations.renames
     return Route(restore_dead_letter, lambda found: not_allowed(found, allow), ttl, rename)
+
+
+@dataclass(frozen=True, slots=True)
+class MovePlan:
+    """What a move does with the messages of its source: it carries each to one target, as it is or edited (X12)."""
+
+    source: str
+    """Host and path of the source: with the number of a message they make its new id."""
+    target: EntityPath
+    edit: LetterEdit = NO_EDIT
+    new_ids: bool = False
+    """Whether messages get new ids. A message gets the same one however often it is sent: duplicate detection drops a
+    copy that a lost answer made."""
+    are_dead_letters: bool = False
+    """Whether the source is a dead-letter queue: then the reason that its owner wrote into a message stays behind."""
+
+    def route(self) -> Route:
+        """The route of one pump."""
+        replaced: dict[str, str] = {}
+
+        def carry(payload: bytes, *, enqueued_at: int | None, now: int, ttl: TimeToLive) -> Restored | Unrestorable:  # noqa: ARG001
+            made = carried_over(payload, self.target, self.edit, are_dead_letters=self.are_dead_letters)
+            if not self.new_ids or isinstance(made, Unrestorable) or made.message_id is None:
+                return made
+            new = str(uuid.uuid5(uuid.NAMESPACE_URL, f"sb://{self.source}#{made.stamps.sequence_number}"))
+            replaced[new] = str(made.message_id)
+            changed = with_message_id(made.payload, new)
+            return made._replace(payload=changed, message_id=new, size=len(changed))
+
+        return Route(carry, lambda _: None, replaced_ids=replaced)

@@ -9,8 +9,12 @@ from syphon.lazy_exports import exported_names, lazy_exports
 if TYPE_CHECKING:
     from .drain.drain_options import GIVE_UP as GIVE_UP
     from .drain.drain_options import DrainOptions as DrainOptions
+    from .drain.drain_options import TransferOptions as TransferOptions
     from .drain.emptiness import EmptinessCheck as EmptinessCheck
     from .drain.emptiness import counts_of as counts_of
+    from .drain.move_options import MOVE_END as MOVE_END
+    from .drain.move_options import MoveEnd as MoveEnd
+    from .drain.move_options import MoveOptions as MoveOptions
     from .drain.queue_drain import QueueDrain as QueueDrain
     from .drain.queue_state import DrainState as DrainState
     from .drain.result import DrainProgress as DrainProgress
@@ -35,7 +39,8 @@ if TYPE_CHECKING:
 else:
     _MODULES = {
         "drain.emptiness": ("EmptinessCheck", "counts_of"),
-        "drain.drain_options": ("DrainOptions", "GIVE_UP"),
+        "drain.drain_options": ("DrainOptions", "GIVE_UP", "TransferOptions"),
+        "drain.move_options": ("MOVE_END", "MoveEnd", "MoveOptions"),
         "drain.queue_drain": ("QueueDrain",),
         "drain.queue_state": ("DrainState",),
         "drain.result": (

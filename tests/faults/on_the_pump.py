@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from azure.servicebus.management import ServiceBusAdministrationClient
@@ -86,6 +87,23 @@ class EndedManyTimes(Scenario):
 
     def extra_duplicates(self) -> int:
         return (self.times - 1) * WINDOW
+
+
+class MoveEndedManyTimes(EndedManyTimes):
+    """A move between two entities, whose messages have no aliases (X12)."""
+
+    number, title = 2, "a move ended by kill −9 at seeded random points, many times"
+    move = True
+
+    def inputs(self) -> list[Input]:
+        made = mixed(self.rng, 2 * self.volume, (ORDERS,))
+        # Scheduled messages stay until their time, and have a scenario of their own.
+        return [
+            replace(each, backlogged=each.original) for each in made if b"scheduled-enqueue-time" not in each.original
+        ][: self.volume]
+
+    def start(self) -> Running:
+        return self.site.start_pump(rate=self.rate, move=ORDERS)
 
 
 class LockLostBeforeCompletion(EmulatorFault):

@@ -20,12 +20,12 @@ from typing import Any
 from pydantic import SecretStr
 
 from syphon.config import SideSettings, Transport
-from syphon.model import ExitCode
+from syphon.model import EntityPath, ExitCode
 from syphon.model.errors import DestinationError, Faulted, NotAuthorized, SyphonError
 from syphon.model.outcomes import Outcome
 from syphon.servicebus import wire_session
 from syphon.servicebus.factory import namespace_of
-from syphon.transfer import destination
+from syphon.transfer import MovePlan, destination
 from syphon.transfer.pump import PERMANENT, Ended, Pump, PumpOptions
 from tests.faults.environment import PRIMARY, SECONDARY
 
@@ -56,6 +56,7 @@ def main(options: dict[str, Any]) -> int:
         grace=10.0,
         linger=FOREVER,
         lock=options["lock"],
+        move=move_to(options["move"]) if "move" in options else None,
         permanent=PERMANENT | {type(DestinationError(name).error("")) for name in options.get("give_up", ())},
     )
     pump = Pump(secondary, primary, record, bounds)
@@ -83,6 +84,11 @@ def main(options: dict[str, Any]) -> int:
     counters = {field.name: getattr(pump.counters, field.name) for field in fields(pump.counters)}
     print(json.dumps({**counters, "reasons": reasons, "error": str(error or ""), "megabytes": megabytes()}), flush=True)
     return exit_code(error)
+
+
+def move_to(target: str) -> MovePlan:
+    """A move of all messages to one entity, as they are."""
+    return MovePlan("source", EntityPath.of(target))
 
 
 def megabytes() -> int:

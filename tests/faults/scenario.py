@@ -20,11 +20,12 @@ from typing import Any, ClassVar
 
 from syphon.model.errors import SyphonError
 from syphon.servicebus.factory import namespace_of
+from syphon.transfer import MovePlan
 from syphon.transfer.pump import PERMANENT, Pump, PumpOptions
 from tests.faults.checker import Verdict, check
 from tests.faults.environment import LOCK, PRIMARY, QUEUE, SECONDARY, Site, site
-from tests.faults.messages import Input, mixed
-from tests.faults.pump_process import WINDOW
+from tests.faults.messages import ORDERS, Input, mixed
+from tests.faults.pump_process import WINDOW, move_to
 from tests.support.processes import WITHIN, Running
 from tests.support.waiting import eventually
 
@@ -97,6 +98,8 @@ class Scenario:
     """The errors after which messages are given up, also by the drain that follows."""
     queues: ClassVar[int] = 1
     """The backlog queues of the pair. Messages are shared equally by them."""
+    move: ClassVar[bool] = False
+    """The queue is no backlog queue: its messages are moved to ORDERS as they are."""
     from_the_start: ClassVar[bool] = False
     """The fault is set before the transfer begins."""
 
@@ -197,7 +200,7 @@ def _run_phases(scenario: Scenario, place: Site) -> Verdict:
     eventually(lambda: scenario.has_taken_effect(running), what=lambda: f"the fault has not struck. {running.said}")
     summary = scenario.end(running)
     scenario.heal()
-    home = drain_backlog(place, scenario.permanent)
+    home = drain_backlog(place, scenario.permanent, move_to(ORDERS) if scenario.move else None)
     verdict = check(place.attempted, place.acknowledged, place.found(), place.removed)
     allowed_duplicates = scenario.allowed_duplicates(summary) + home.possible_duplicates
     problems = verdict.problems(at_least=len(inputs), most_duplicates=allowed_duplicates)
@@ -233,10 +236,12 @@ def _contradictions(verdict: Verdict, summary: Summary, home: Summary, unreporte
     return found
 
 
-def drain_backlog(place: Site, permanent: frozenset[type[SyphonError]] = PERMANENT) -> Summary:
+def drain_backlog(
+    place: Site, permanent: frozenset[type[SyphonError]] = PERMANENT, move: MovePlan | None = None
+) -> Summary:
     """Forwards all messages that are left in the backlog, until a peek proves that it is empty (D4)."""
     summary = Summary()
-    options = PumpOptions(quiet=1.0, lease=60.0, lock=LOCK, permanent=permanent)
+    options = PumpOptions(quiet=1.0, lease=60.0, lock=LOCK, permanent=permanent, move=move)
 
     def is_empty() -> bool:
         if not any(place.contents(SECONDARY, queue) for queue in place.backlog_names):

@@ -17,14 +17,15 @@ import click
 from syphon.durable_files import sync_folder
 from syphon.model import ExitCode, plural, volume
 
-from ..backlog_queues import exit_code_for_queues, report_unreachable, selected_queues
+from ..backlog_queues import exit_code_for_queues, report_unreachable
 from ..shared_options import load_settings
 from ..signals import stop_on_signal
-from .options import filter_options, wanted
+from .options import chosen_queues, entity_option, filter_options, wanted
 from .replay import show_reasons
 
 if TYPE_CHECKING:
     from syphon.backlog import DeadLetter, DeadLetterSearch, SelectedQueue
+    from syphon.worker import MoveEnd
 
     from ..backlog_queues import UnreachableQueue
 
@@ -33,6 +34,7 @@ STDOUT = "-"
 
 @click.command("export", short_help="Write dead letters to a file, byte for byte.")
 @filter_options
+@entity_option
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
 @click.option(
     "--decoded", is_flag=True, help="Also write properties and body in readable form, like `show --body --json`."
@@ -48,6 +50,7 @@ def export(
     config_file: Path,
     pairs: tuple[str, ...],
     queues: tuple[str, ...],
+    entities: tuple[MoveEnd, ...],
     limit: int | None,
     file: str,
     decoded: bool,
@@ -80,7 +83,7 @@ def export(
         raise click.UsageError("No terminal to ask for confirmation on: add --yes to --remove.")
     config = load_settings(config_file)
     set_up_logging(LogLevel.ERROR, config.log.format)
-    search = DeadLetterSearch(selected_queues(config, pairs, queues), wanted(**filters), limit)
+    search = DeadLetterSearch(chosen_queues(config, pairs, queues, entities), wanted(**filters), limit)
     job = _Export(file)
     with _opened(file) as stream:
         job.write(search, stream, decoded)

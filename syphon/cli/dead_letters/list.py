@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syphon.model import plural
+from syphon.model import ExitCode, InvalidOption, SyphonError, exit_code_for, plural
 
-from ..backlog_queues import exit_code_for_queues, report_unreachable, selected_queues
+from ..backlog_queues import exit_code_for_queues, report_unreachable
 from ..shared_options import load_settings
 from ..tables import show_table, shown_queues, time_iso, time_text
-from .options import NO_FILTER, filter_options, wanted
+from .options import NO_FILTER, chosen_queues, entity_option, filter_options, wanted
 
 if TYPE_CHECKING:
     from syphon.backlog import DeadLetter, DeadLetterSearch, Group
+    from syphon.config import Config
+    from syphon.worker import MoveEnd
 
 MOST_LISTED = 1_000
 """Dead letters that `--each` lists without `--limit`."""
@@ -24,13 +26,22 @@ MOST_LISTED = 1_000
 
 @click.command("list", short_help="Count dead letters by reason and destination.")
 @filter_options
+@entity_option
+@click.option(
+    "--all",
+    "namespace",
+    metavar="NAMESPACE",
+    help="List the queues and subscriptions of a namespace that have dead letters, the most first (needs Manage).",
+)
 @click.option("--each", is_flag=True, help="List each dead letter with its sequence number, at most 1,000.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def list_letters(
     config_file: Path,
     pairs: tuple[str, ...],
     queues: tuple[str, ...],
+    entities: tuple[MoveEnd, ...],
     limit: int | None,
+    namespace: str | None,
     each: bool,
     as_json: bool,
     **filters: Any,
@@ -45,10 +56,17 @@ def list_letters(
       syphon dead-letters list -c config.yaml --reason 'Destination*' --after 1d
       syphon dead-letters list -c config.yaml --destination '' --json
       syphon dead-letters list -c config.yaml --destination orders --each
+      syphon dead-letters list -c config.yaml --entity contoso.primary:orders
+      syphon dead-letters list -c config.yaml --all contoso.primary
     """
     from syphon.backlog import DeadLetterSearch, grouped
 
-    chosen = selected_queues(load_settings(config_file), pairs, queues)
+    config = load_settings(config_file)
+    if namespace is not None:
+        if pairs or queues or entities or each or limit or filters != NO_FILTER:
+            raise click.UsageError("--all lists whole entities: leave the other options out.")
+        raise SystemExit(_list_all(config, namespace, as_json))
+    chosen = chosen_queues(config, pairs, queues, entities)
     search = DeadLetterSearch(chosen, wanted(**filters), limit or (MOST_LISTED if each else None))
     if each:
         _list_each(search, is_limited=limit is None, as_json=as_json)
@@ -58,9 +76,31 @@ def list_letters(
     if as_json:
         click.echo(json.dumps({"groups": [as_record(group) for group in groups], "unseen": unreachable}, indent=2))
     else:
-        is_filtered = bool(pairs or queues or filters != NO_FILTER)
+        is_filtered = bool(pairs or queues or entities or filters != NO_FILTER)
         show_groups(groups, len(search.unreachable), is_filtered)
     raise SystemExit(exit_code_for_queues(search.unreachable))
+
+
+def _list_all(config: Config, namespace: str, as_json: bool) -> ExitCode:
+    from syphon.config import named_namespace
+    from syphon.operations import dead_letters_of_namespace
+
+    try:
+        found = dead_letters_of_namespace(named_namespace(config, namespace))
+    except InvalidOption as error:
+        raise click.UsageError(f"--all: {error}") from None
+    except SyphonError as error:
+        click.echo(str(error), err=True)
+        return exit_code_for([error])
+    if as_json:
+        records = [each._asdict() | {"first_enqueued": time_iso(each.first_enqueued)} for each in found]
+        click.echo(json.dumps({"entities": records}, indent=2))
+    elif found:
+        rows = [(each.entity, each.messages, time_text(each.first_enqueued)) for each in found]
+        show_table(("entity", "dead letters", "first enqueued"), rows)
+    else:
+        click.echo("There are no dead letters.")
+    return ExitCode.OK
 
 
 def _list_each(search: DeadLetterSearch, is_limited: bool, as_json: bool) -> None:

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syphon.model import millis_of, printable
+from syphon.model import InvalidOption, dead_letter_owner, millis_of, printable
 from syphon.option_declarations import TIME
+from syphon.worker import MOVE_END
 
-from ..backlog_queues import queue_options
+from ..backlog_queues import queue_options, selected_queues
 from ..shared_options import Reads, config_option, where_option
 
 if TYPE_CHECKING:
     from syphon.backlog import DeadLetterFilter, LetterEdit, SelectedQueue
-    from syphon.config import PairSettings
+    from syphon.config import Config, PairSettings
     from syphon.sql import Where
     from syphon.transfer import DuplicateGuard, Route
+    from syphon.worker import MoveEnd
 
 
 FILTERS = (
@@ -53,6 +55,45 @@ FILTERS = (
 )
 NO_FILTER = {"reason": "*", "destination": "*", "after": None, "before": None, "where": None, "sequence_numbers": ()}
 """The filter options if none is given."""
+
+
+def entity_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--entity`."""
+    return click.option(
+        "--entity",
+        "entities",
+        type=Reads(MOVE_END),
+        metavar=MOVE_END.metavar,
+        multiple=True,
+        help="The dead letters of this queue or subscription instead of those of the backlog queues. Repeatable.",
+    )(command)
+
+
+def chosen_queues(
+    config: Config, pairs: tuple[str, ...], queues: tuple[str, ...], entities: tuple[MoveEnd, ...]
+) -> list[SelectedQueue]:
+    """The backlog queues, or the entities, whose dead letters are meant."""
+    if not entities:
+        return selected_queues(config, pairs, queues)
+    if pairs or queues:
+        raise click.UsageError("--entity names a queue or subscription itself: leave --pair and --queue out.")
+    # A pair is told from others by its name, and these names are shortened.
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(end.namespace.lower() for end in entities))}
+    return [_selected(config, end, f"{end.short_name}-{numbers[end.namespace.lower()]}") for end in entities]
+
+
+def _selected(config: Config, end: MoveEnd, name: str) -> SelectedQueue:
+    """An entity in the place of a backlog queue. Nothing is sent to the primary of its pair."""
+    from syphon.backlog import QueueName, SelectedQueue
+    from syphon.config import PairSettings, named_namespace
+
+    if dead_letter_owner(end.entity.name) is not None:
+        raise click.UsageError(f"--entity {end}: name the queue or subscription itself.")
+    try:
+        side = named_namespace(config, end.namespace)
+    except InvalidOption as error:
+        raise click.UsageError(f"--entity {end}: {error}") from None
+    return SelectedQueue(PairSettings(name=name, primary=side, secondary=side), QueueName(end.entity.name))
 
 
 def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:

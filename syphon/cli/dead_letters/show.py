@@ -13,13 +13,15 @@ import click
 
 from syphon.model import ExitCode, printable
 
-from ..backlog_queues import exit_code_for_queues, queue_options, report_unreachable, selected_queues
+from ..backlog_queues import exit_code_for_queues, queue_options, report_unreachable
 from ..shared_options import config_option, load_settings
 from ..tables import time_iso
+from .options import chosen_queues, entity_option
 
 if TYPE_CHECKING:
     from syphon.amqp import Header, Map, Message, Properties, Value
     from syphon.backlog import DeadLetter
+    from syphon.worker import MoveEnd
 
 SECTIONS = ("header", "annotations", "properties", "application_properties")
 
@@ -27,6 +29,7 @@ SECTIONS = ("header", "annotations", "properties", "application_properties")
 @click.command(short_help="Show one dead letter with all its properties.")
 @config_option
 @queue_options
+@entity_option
 @click.option(
     "--sequence-number",
     required=True,
@@ -37,7 +40,13 @@ SECTIONS = ("header", "annotations", "properties", "application_properties")
 @click.option("--body", is_flag=True, help="Also print the body. It may be confidential.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def show(
-    config_file: Path, pairs: tuple[str, ...], queues: tuple[str, ...], sequence_number: int, body: bool, as_json: bool
+    config_file: Path,
+    pairs: tuple[str, ...],
+    queues: tuple[str, ...],
+    entities: tuple[MoveEnd, ...],
+    sequence_number: int,
+    body: bool,
+    as_json: bool,
 ) -> None:
     """Show why a message was dead-lettered, with its properties and annotations and their exact AMQP types.
 
@@ -47,7 +56,7 @@ def show(
     """
     from syphon.backlog import DeadLetterFilter, DeadLetterSearch
 
-    chosen = selected_queues(load_settings(config_file), pairs, queues)
+    chosen = chosen_queues(load_settings(config_file), pairs, queues, entities)
     searches = [DeadLetterSearch([selected], DeadLetterFilter(), 1, sequence_number) for selected in chosen]
     found = [letter for search in searches for _, letter in search if letter.sequence_number == sequence_number]
     unreachable = [one for search in searches for one in search.unreachable]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from syphon.backlog import SelectedQueue, by_pair, secondary_administration
 from syphon.config import SideSettings
-from syphon.model import QueueKey, SyphonError
+from syphon.model import QueueKey, SyphonError, dead_letter_owner
 from syphon.servicebus import Connection, MessageState, Peeked, connected, peek
 
 log = logging.getLogger(__name__)
@@ -92,9 +92,10 @@ def counts_of(selected: Sequence[SelectedQueue]) -> MessageCounts:
             administration = secondary_administration(pair)
             try:
                 for _, queue in queues:
-                    count = administration.queue_counts(queue)
+                    owner = dead_letter_owner(queue)
+                    count = administration.queue_counts(owner or queue)
                     if count is not None:
-                        counts[QueueKey(pair.name, queue)] = count.active
+                        counts[QueueKey(pair.name, queue)] = count.active if owner is None else count.dead_letters
             finally:
                 administration.close()
         except SyphonError as error:

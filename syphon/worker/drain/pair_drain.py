@@ -22,10 +22,10 @@ from syphon.model import (
 from syphon.servicebus import Peeked, SideFault
 from syphon.spark import JobResult, Jobs
 from syphon.time_budget import DRAIN_QUIET, LONGEST_REST, SETTLING_INTERVAL, SHORTEST_REST
-from syphon.transfer import MOST_QUEUES, PumpOptions
+from syphon.transfer import MOST_QUEUES, MovePlan, PumpOptions
 
 from ..pausable_gate import PausableGate
-from .drain_options import DrainOptions
+from .drain_options import TransferOptions
 from .emptiness import EmptinessCheck
 from .queue_drain import QueueDrain
 from .queue_state import DrainEvent, DrainState
@@ -53,13 +53,14 @@ class PairDrain:
         self,
         pair: PairSettings,
         queues: list[QueueDrain],
-        options: DrainOptions,
+        options: TransferOptions,
         *,
         backoffs: PausableGate,
         limit: SharedLimit,
         stopping: threading.Event,
         now: Callable[[], float] = time.monotonic,
         lease: float = 60.0,
+        move: MovePlan | None = None,
     ) -> None:
         self.pair = pair
         self.queues = queues
@@ -69,6 +70,7 @@ class PairDrain:
         self._stopping = stopping
         self._now = now
         self._lease = lease
+        self._move = move
         self._emptiness = EmptinessCheck(pair.secondary)
         self._thread: threading.Thread | None = None
 
@@ -222,9 +224,8 @@ class PairDrain:
         return result
 
     def _pump_options(self, limit: int | None) -> PumpOptions:
-        ttl = {} if self._options.ttl is None else {"ttl": self._options.ttl}
-        filtered = {"messages": self._options.messages, "limit": limit}
-        return PumpOptions.for_pair(self.pair, lease=self._lease, quiet=DRAIN_QUIET, **filtered, **ttl)
+        given = {"limit": limit, "move": self._move, **self._options.for_pump()}
+        return PumpOptions.for_pair(self.pair, lease=self._lease, quiet=DRAIN_QUIET, **given)
 
     def _slots(self, most: int) -> int:
         """How many slots a job gets: more for a deep backlog. The counts may be wrong; one slot is always correct."""

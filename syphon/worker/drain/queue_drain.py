@@ -19,7 +19,7 @@ from syphon.servicebus import Peeked, SideFault
 from syphon.spark import JobResult
 
 from ..pausable_gate import PausableGate
-from .drain_options import DrainOptions
+from .drain_options import TransferOptions
 from .emptiness import EmptinessCheck
 from .queue_state import TRANSITIONS, DrainEvent, DrainState
 
@@ -47,7 +47,7 @@ class QueueDrain:
         self,
         pair: PairSettings,
         queue: str,
-        options: DrainOptions,
+        options: TransferOptions,
         backoffs: PausableGate,
         expected: int | None,
         *,

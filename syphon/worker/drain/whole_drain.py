@@ -10,10 +10,11 @@ from syphon.backlog import SelectedQueue, by_pair
 from syphon.control import FAULTED, STOPPED, QueueAttempt, RateLimit, Shares, Step
 from syphon.model import QueueKey
 from syphon.spark import SparkLost
+from syphon.transfer import MovePlan
 
 from ..pausable_gate import PausableGate
 from ..start_stop import Engine
-from .drain_options import DrainOptions
+from .drain_options import TransferOptions
 from .emptiness import MessageCounts
 from .pair_drain import PairDrain
 from .queue_drain import QueueDrain, unreachable
@@ -26,8 +27,14 @@ class Drain:
     """Drains all queues of all pairs, once."""
 
     def __init__(
-        self, selected: Sequence[SelectedQueue], options: DrainOptions, counts: MessageCounts, lease: float = 60.0
+        self,
+        selected: Sequence[SelectedQueue],
+        options: TransferOptions,
+        counts: MessageCounts,
+        lease: float = 60.0,
+        move: MovePlan | None = None,
     ) -> None:
+        """With `move` the queues are no backlog queues: it says where their messages go."""
         self._options = options
         self._stopping = threading.Event()
         self._began = time.monotonic()
@@ -42,12 +49,22 @@ class Drain:
         for pair, ours in chosen:
             backoffs = PausableGate(pair.name)
             backoffs.renames = pair.destinations.renames
+            backoffs.target = None if move is None else move.target
             queues = [
                 QueueDrain(pair, queue, options, backoffs, counts.get(QueueKey(pair.name, queue))) for _, queue in ours
             ]
             self.queues += queues
             self._pair_drains.append(
-                PairDrain(pair, queues, options, backoffs=backoffs, limit=limit, stopping=self._stopping, lease=lease)
+                PairDrain(
+                    pair,
+                    queues,
+                    options,
+                    backoffs=backoffs,
+                    limit=limit,
+                    stopping=self._stopping,
+                    lease=lease,
+                    move=move,
+                )
             )
 
     def peek(self) -> bool:

@@ -72,7 +72,7 @@ def ends_in_time(worker: Running) -> None:
 def test_spark_runs_while_there_is_work_and_its_processes_are_gone_when_there_is_none_whatever_happens_as_it_stops(
     pair: EmulatedPair,
 ) -> None:
-    """It stops in order, is killed while it stops, and freezes then. At last the worker is told to end as it starts."""
+    """It stops in order, is killed while it stops, and freezes then. At last it is told to end as it starts (X11)."""
     worker = pair.worker(config=pair.config(pipeline=SOON))
     assert worker.descendants() == []
     assert state(worker) == "stopped"
