@@ -200,8 +200,10 @@ class Dispatcher:
         """Listens to a queue again whose service a slot has ended, or lets another slot serve it."""
         work = self.queues[report.queue]
         received_before = slot.before.get(report.queue, Counters()).received
-        # Of all slots that served it: the last one may have received nothing, and another one have deferred messages.
-        work.has_received = work.has_received or report.counters.received > received_before
+        # Of all slots that served it: the last one may have received nothing, and another one have deferred messages,
+        # or an attempt that was killed before it reported them.
+        was_killed = slot.report is not None and slot.report.attempt > 0
+        work.has_received = work.has_received or was_killed or report.counters.received > received_before
         self._take_back(slot, report.queue)
         if report.error:
             if not work.is_working:

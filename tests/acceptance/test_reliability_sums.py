@@ -67,3 +67,12 @@ def test_the_tables_of_simulated_incidents_are_those_of_the_record() -> None:
     page = (ROOT / "tests/simulation/RECORD.md").read_text()
     shown = page.partition("<!-- simulation -->\n")[2].partition("\n<!-- /simulation -->")[0]
     assert shown.splitlines() == list(table(Record.read(ROOT / "tests/simulation/record.json")))
+
+
+@pytest.mark.parametrize("kind", ["ordered", "ordered-sends"])
+def test_the_versions_of_ordered_incidents_are_those_of_the_record(kind: str) -> None:
+    page = (ROOT / "tests/simulation/RECORD.md").read_text()
+    shown = page.partition(f"<!-- {kind} -->\n")[2].partition(f"\n<!-- /{kind} -->")[0]
+    recorded = list(table(Record.read(ROOT / f"tests/simulation/record-{kind}.json")))
+    assert shown
+    assert shown.splitlines() == recorded[-len(shown.splitlines()) :]

@@ -337,7 +337,7 @@ class Checker:
         if self.incident.queues == 1 and not self.incident.faults:
             return 0
         is_held_up = any(fault.side == "contoso-dr" for fault in self._holding_up)
-        is_slow = is_held_up or self.incident.jitter >= SLOW_JITTER
+        is_slow = is_held_up or max(self.incident.jitter, self.incident.latency) >= SLOW_JITTER
         return self.incident.window // (1 if is_slow else 2)
 
     def jobs_running(self, count: int) -> None:

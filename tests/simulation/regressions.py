@@ -406,4 +406,21 @@ REGRESSIONS = {
         window=100,
         lease=15.0,
     ),
+    # Seed 4269 with an order of sessions: a slot deferred the only message, and was killed before it reported anything.
+    # The attempt that replaced it received nothing, so the listener did not look for deferred messages for six hours.
+    "a slot that is killed after it has deferred a message": Incident(
+        4269,
+        ("orders",),
+        (SimulatedMessage(0, "orders", 0.0, queue=1),),
+        (
+            SimulatedFault(Kind.FULL, 0.7, 16.6, "contoso", "orders"),
+            SimulatedFault(Kind.SLOT_KILLED, 1.485, 30.0, "contoso-dr", how="silently"),
+        ),
+        mode=Mode.WORKER,
+        queues=4,
+        task_failures=4,
+        lock=60.0,
+        window=100,
+        latency=0.02,
+    ),
 }

@@ -107,8 +107,8 @@ class Running:
         )
         more.pop("ended", None)
         self.numbered += 1
-        report = {"queues": found, "number": self.numbered, **more}
-        return SlotReport(pair="contoso", job=self.job, slot=0, attempt=0, started_at=0, **report)
+        report = {"attempt": 0, "queues": found, "number": self.numbered, **more}
+        return SlotReport(pair="contoso", job=self.job, slot=0, started_at=0, **report)
 
 
 class Scene:
@@ -261,6 +261,16 @@ def test_a_destination_that_has_worked_begins_with_the_shortest_pause_again(scen
     scene.jobs[0].reports(queues=(QueueReport(queue=FIRST, number=1, stats=worked),))
     scene.jobs[0].reports(backing_off=full)
     assert scene.backoffs.backing_off()[0].seconds == 30
+
+
+def test_a_queue_whose_slot_was_killed_is_scanned_although_the_next_attempt_received_nothing(
+    scene: Scene,
+) -> None:  # D16
+    """It may have deferred messages before it could report them."""
+    scene.rings(FIRST)
+    scene.jobs[0].reports()
+    scene.jobs[0].ends_service(FIRST, Ended.QUIET, attempt=1)
+    assert scene.listening.armed == [(FIRST, True)]
 
 
 def test_an_attempt_that_died_is_no_end_of_its_services(scene: Scene) -> None:
