@@ -524,7 +524,7 @@ class Checker:
             return
         last = max((story.copies[0] for story in stories if story.copies), default=math.inf)
         came = max(story.message.at for story in stories)
-        if last > (most := came + DISCOVERY + len(stories) / (LEAST_SHARE * rate)):
+        if last > (most := came + self._starting_spark() + DISCOVERY + len(stories) / (LEAST_SHARE * rate)):
             self.fail(f"slow: {len(stories)} messages at {rate:.0f}/s took {last:.0f} s, and {most:.0f} are enough")
         receives = sum(story.received for story in stories)
         # At the end of a lease a slot releases what it cannot send within seconds: at least a hundred are in flight.
