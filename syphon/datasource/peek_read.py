@@ -140,6 +140,8 @@ class SequenceRange(NamedTuple):
     """Messages after the last one belong to it, too, as far as they exist when the read begins."""
     highest: int = _HIGHEST
     """The last number that may belong to an open range."""
+    is_partitioned: bool = False
+    """The entity is partitioned: it is read as a whole, because its partitions count for themselves."""
 
 
 def entities_of(options: SourceOptions) -> tuple[str, ...]:
@@ -182,7 +184,10 @@ def _planned(options: SourceOptions, bounds: Mapping[str, Bounds]) -> list[Seque
     ranges: list[SequenceRange] = []
     with connected(options.side, next(iter(bounds))) as connection:
         for entity, (low, high) in ((entity, (each.low, each.high)) for entity, each in bounds.items()):
-            first, last = bounds_of(connection, entity, low - 1) or (low, low)
+            first, last = sequence_bounds(connection, entity, low - 1) or (low, low)
+            if last >= FIRST_OF_PARTITION:
+                ranges.append(SequenceRange(entity, low, high, is_partitioned=True))
+                continue
             if first > high:
                 continue
             parts = split_range(SequenceRange(entity, first, min(last, high)), options.behaviour.partition_size)
@@ -236,7 +241,10 @@ def pages_of(side: SideSettings, part: SequenceRange) -> Iterator[list[Peeked]]:
     A connection that breaks is reopened, and the read continues where it was.
     Connections break: Spark may take its time with a batch, and the service ends a connection that is silent.
     """
-    entity, first, last, is_open, highest = part
+    if part.is_partitioned:
+        yield from _partitioned_pages(side, part)
+        return
+    entity, first, last, is_open, highest, _ = part
     failures = 0
     while first <= last:
         try:
@@ -257,9 +265,18 @@ def pages_of(side: SideSettings, part: SequenceRange) -> Iterator[list[Peeked]]:
             time.sleep(PEEK_RETRY_AFTER)
 
 
+def _partitioned_pages(side: SideSettings, part: SequenceRange) -> Iterator[list[Peeked]]:
+    """The messages of a partitioned entity. If the connection breaks, Spark begins again: no number says where."""
+    with connected(side, part.entity) as connection:
+        for page in peek_pages(connection, part.entity):
+            found = [message for message in page if part.first <= message.sequence_number <= part.last]
+            if found:
+                yield found
+
+
 def refuse_partitioned(entity: str, number: int) -> None:
     if number >= FIRST_OF_PARTITION:
         raise PartitionedEntity(
             f"'{entity}' is partitioned: each partition counts its messages for itself, so that no sequence number "
-            "says which message follows. Such an entity can be written to, but not read from."
+            "says which message follows. Read it as a table: a stream cannot."
         )

@@ -56,7 +56,7 @@ class Cluster:
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[Cluster]:
+def cluster(folder: Path, cores: int = 1) -> Iterator[Cluster]:
     home = Path(pyspark.__file__).parent
     # The Python of the executors has the dependencies of syphon; syphon itself must come from the driver.
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -107,7 +107,7 @@ def cluster(folder: Path) -> Iterator[Cluster]:
                 "--webui-port",
                 str(free_port()),
                 "--cores",
-                "1",
+                str(cores),
                 "--memory",
                 "1g",
                 "--properties-file",

@@ -12,6 +12,8 @@ import pytest
 
 from syphon.amqp import Header, Int, Long, Symbol, Timestamp, UInt
 from syphon.datasource.columns import COLUMNS
+from syphon.datasource.peek_read import Wanted, pages_of, plan_ranges
+from syphon.datasource.source_options import parse_options
 from tests.support.property_kinds import TYPES
 from tests.support.spark_source import SourceBus, message
 from tests.support.waiting import eventually
@@ -228,11 +230,15 @@ def test_a_read_locks_and_changes_nothing(source: SparkSession, bus: SourceBus) 
     assert bus.emulator.call(lambda: bus.broker.runtime(queue).active) == 5
 
 
-def test_a_partitioned_entity_is_refused_in_words(source: SparkSession, bus: SourceBus) -> None:
+def test_a_partitioned_entity_is_read_as_a_whole(source: SparkSession, bus: SourceBus) -> None:
     queue = bus.queue("wide", enable_partitioning=True)
     bus.spread(queue)
-    with pytest.raises(Exception, match="'wide' is partitioned"):
-        read(source, bus, queue).count()
+    numbers = sorted(row.sequence_number for row in read(source, bus, queue, partition_size=10).collect())
+    assert len(set(numbers)) == len(numbers) == 60
+    some = parse_options(bus.options(queue, first=numbers[20], last=numbers[39]))
+    (part,) = plan_ranges(some, Wanted())
+    found = [number for page in pages_of(some.side, part) for number in (each.sequence_number for each in page)]
+    assert sorted(found) == numbers[20:40], "the numbers of a query count here, too"
 
 
 def test_an_entity_that_is_missing_is_an_error_with_its_name(source: SparkSession, bus: SourceBus) -> None:
