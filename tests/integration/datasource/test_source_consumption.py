@@ -146,7 +146,8 @@ def test_what_cannot_be_completed_yet_stays_in_the_offset_until_it_can(bus: Sour
     assert states(bus, stream) == {}
 
 
-def test_a_connection_that_breaks_while_messages_are_deferred_loses_none(bus: SourceBus, stream: Stream) -> None:
+def test_a_connection_that_breaks_while_messages_are_deferred_loses_none(bus: SourceBus) -> None:
+    stream = Stream(bus, bus.queue("breaks", lock_duration=5_000))  # what is cut off, expires soon
     put(bus, stream, 1, 30)
     broken = Fault(Action.DROP, Operation.SETTLE, stream.options.entity, times=1)
     bus.emulator.call(lambda: bus.emulator["contoso"].namespace.faults.add(broken))
@@ -155,6 +156,7 @@ def test_a_connection_that_breaks_while_messages_are_deferred_loses_none(bus: So
     while len(seen) < 30:
         end = stream.consumption.latest(end, 50)
         seen += stream.read(end)
+    stream.consumption.close()
     assert broken.struck
     assert sorted(seen) == list(range(1, 31))
 
