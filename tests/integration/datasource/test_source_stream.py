@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -58,23 +59,40 @@ def seen(name: str) -> list[int]:
     return sorted(row[1] for batch in KEPT.get(name, {}).values() for row in batch)
 
 
-def expect(query: StreamingQuery, name: str, numbers: Callable[[], list[int]] | list[int]) -> None:
-    def arrived() -> bool:
-        failure = query.exception()
-        assert failure is None, failure
-        return seen(name) == (numbers if isinstance(numbers, list) else numbers())
+TOO_SLOW = "worker failed to connect back"
+"""How a stream fails whose Python process needs longer than Spark's fixed ten seconds to start, on a busy machine."""
 
-    eventually(arrived, what=lambda: f"{name} has seen {seen(name)}")
+
+@contextmanager
+def expecting(start: Callable[[], StreamingQuery], name: str) -> Iterator[Callable[[list[int]], None]]:
+    """A running stream, and how to wait for what it has seen. It starts again if its Python process was too slow."""
+    query = start()
+
+    def expect(numbers: list[int]) -> None:
+        def arrived() -> bool:
+            nonlocal query
+            failure = query.exception()
+            if failure is not None:
+                assert TOO_SLOW in str(failure), failure
+                query = start()
+            return seen(name) == numbers
+
+        eventually(arrived, what=lambda: f"{name} has seen {seen(name)}")
+
+    try:
+        yield expect
+    finally:
+        query.stop()
 
 
 def run_to_its_end(start: Callable[[], StreamingQuery]) -> None:
-    """Runs a stream to its end. Spark gives its Python process ten seconds to start, however busy the machine is."""
+    """Runs a stream to its end."""
     for tries_left in (2, 1, 0):
         try:
             assert start().awaitTermination(300)
             return
         except Exception as error:
-            if not tries_left or "worker failed to connect back" not in str(error):
+            if not tries_left or TOO_SLOW not in str(error):
                 raise
 
 
@@ -84,22 +102,20 @@ def test_a_stream_goes_on_after_a_restart_with_what_came_between(
     queue = bus.queue("new-messages")
     bus.put(queue, *numbered(1, 5))
     frame = stream(source, bus, queue, bodies=True)
-    query = into_memory(frame, "restarted", tmp_path, processingTime="0 seconds")
-    try:
-        expect(query, "restarted", [1, 2, 3, 4, 5])
+
+    def start() -> StreamingQuery:
+        return into_memory(frame, "restarted", tmp_path, processingTime="0 seconds")
+
+    with expecting(start, "restarted") as expect:
+        expect([1, 2, 3, 4, 5])
         bus.put(queue, *numbered(6, 8))
-        expect(query, "restarted", list(range(1, 9)))
-    finally:
-        query.stop()
+        expect(list(range(1, 9)))
     bus.put(queue, *numbered(9, 12))
     bus.take(queue, [2, 10])
-    again = into_memory(frame, "restarted", tmp_path, processingTime="0 seconds")
-    try:
-        expect(again, "restarted", [*range(1, 10), 11, 12])
+    with expecting(start, "restarted") as expect:
+        expect([*range(1, 10), 11, 12])
         bus.put(queue, *numbered(13, 13))
-        expect(again, "restarted", [*range(1, 10), 11, 12, 13])
-    finally:
-        again.stop()
+        expect([*range(1, 10), 11, 12, 13])
     rows = [row for batch in KEPT["restarted"].values() for row in batch]
     assert sorted(rows, key=lambda row: row[1])[0] == (queue, 1, "1", b"1")
     assert all(row[2] == str(row[1]) for row in rows)
@@ -171,9 +187,9 @@ def test_a_stream_over_a_partitioned_entity_is_refused_in_words(
 ) -> None:
     queue = bus.queue("wide-stream", enable_partitioning=True)
     bus.spread(queue)
-    query = into_memory(stream(source, bus, queue, bodies=True), "wide", tmp_path, availableNow=True)
+    frame = stream(source, bus, queue, bodies=True)
     with pytest.raises(Exception, match="'wide-stream' is partitioned"):
-        query.awaitTermination(300)
+        run_to_its_end(lambda: into_memory(frame, "wide", tmp_path, availableNow=True))
 
 
 # --- the offsets, without Spark --------------------------------------------------------------------------------------
