@@ -11,7 +11,6 @@ from .aliases import PATH_LIMIT
 from .aliasing import NotForBacklog, to_backlog
 from .backlog_message import BrokerStamps, TraceContext, stamps_of, trace_context
 from .dotnet_times import FOREVER
-from .preview import MessagePreview, PreviewRules, expiry_warning, preview_message
 from .provisioning import NoBacklogQueue, Provisioned, ProvisionedQueue, ProvisionState, plan, provision
 from .queues import (
     NoQueueSelected,
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
         grouped,
         put_back,
     )
+    from .preview import MessagePreview, PreviewRules, expiry_warning, preview_message
 else:
     _MODULES = {
         "carry": ("carried_over",),
@@ -72,6 +72,7 @@ else:
             "grouped",
             "put_back",
         ),
+        "preview": ("MessagePreview", "PreviewRules", "expiry_warning", "preview_message"),
     }
     __getattr__ = lazy_exports(__name__, _MODULES)
 

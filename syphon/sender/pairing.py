@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from azure.core.credentials import AccessToken
 from azure.servicebus import ServiceBusClient
 
+from syphon import servicebus  # its connections are loaded by the first call that uses one, not by `import`
 from syphon.backlog import (
     NoBacklogQueue,
     Provisioned,
@@ -43,22 +44,15 @@ from syphon.model import (
     NotAuthorized,
     SyphonError,
 )
-from syphon.servicebus import (
-    AdministrationFailed,
-    Connection,
-    ConnectionDetails,
-    DataPlaneAdministration,
-    check_contract,
-    connection_details,
-    peek,
-    try_sender,
-)
+from syphon.servicebus import AdministrationFailed, ConnectionDetails, check_contract, connection_details
 from syphon.time_budget import PAIRING_ANSWER_WITHIN, PARTITIONED_TIMEOUT
 
 from .pair_options import BadOptions, PairOptions
 
 if TYPE_CHECKING:
     import asyncio
+
+    from syphon.servicebus import DataPlaneAdministration
 
 log = logging.getLogger(__name__)
 
@@ -168,7 +162,7 @@ def _check_credentials(client: ServiceBusClient, details: ConnectionDetails) -> 
             if details.connection_string() is None:
                 _fetch_token(details)
             else:
-                Connection(client, "", PAIRING_ANSWER_WITHIN).close()
+                servicebus.Connection(client, "", PAIRING_ANSWER_WITHIN).close()
         except Exception as error:
             outcome.append(error)
         else:
@@ -193,7 +187,7 @@ def find_fault(client: ServiceBusClient, entity: str) -> Faulted | None:
     """
     has_key = connection_details(client).connection_string() is not None
     try:
-        Connection(client, "" if has_key else entity, PAIRING_ANSWER_WITHIN).close()
+        servicebus.Connection(client, "" if has_key else entity, PAIRING_ANSWER_WITHIN).close()
     except Faulted as error:
         return error
     except Exception as error:
@@ -252,8 +246,10 @@ def administration_with(details: ConnectionDetails) -> DataPlaneAdministration:
     """The administration of a namespace."""
     text = details.connection_string()
     if text is not None:
-        return DataPlaneAdministration.from_connection_string(text, ca_file=details.ca_file, proxy=details.proxy)
-    return DataPlaneAdministration.from_credential(
+        return servicebus.DataPlaneAdministration.from_connection_string(
+            text, ca_file=details.ca_file, proxy=details.proxy
+        )
+    return servicebus.DataPlaneAdministration.from_credential(
         details.host, details.credential, ca_file=details.ca_file, proxy=details.proxy
     )
 
@@ -308,10 +304,10 @@ def _warn_of_merging(secondary: ConnectionDetails, names: Sequence[QueueName]) -
 
 
 def _missing(secondary: ServiceBusClient, names: Sequence[QueueName]) -> Iterator[QueueName]:
-    connection = Connection(secondary, names[0], PAIRING_ANSWER_WITHIN)
+    connection = servicebus.Connection(secondary, names[0], PAIRING_ANSWER_WITHIN)
     try:
         for name in names:
-            error = try_sender(connection, name)
+            error = servicebus.try_sender(connection, name)
             if isinstance(error, DestinationMissing):
                 yield name
             elif isinstance(error, Faulted | DestinationSilent) or connection.wire.failure is not None:
@@ -322,9 +318,9 @@ def _missing(secondary: ServiceBusClient, names: Sequence[QueueName]) -> Iterato
 
 def is_in_backlog(secondary: ServiceBusClient, queues: Sequence[QueueName], path: str) -> bool:
     """Whether a backlog queue has a message for an entity of the primary. Needs the Listen claim."""
-    connection, key = Connection(secondary, queues[0], PAIRING_ANSWER_WITHIN), EntityPath.of(path).key
+    connection, key = servicebus.Connection(secondary, queues[0], PAIRING_ANSWER_WITHIN), EntityPath.of(path).key
     try:
-        return any(names(message.payload, key) for queue in queues for message in peek(connection, queue))
+        return any(names(message.payload, key) for queue in queues for message in servicebus.peek(connection, queue))
     finally:
         connection.close()
 

@@ -18,7 +18,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from syphon.servicebus import PING_TYPE, payloads_of
+from syphon import servicebus
+from syphon.servicebus import payloads_of
 
 from .send_flow import Deadline, SendFlow, Steps
 
@@ -156,7 +157,7 @@ def ping_message() -> ServiceBusMessage:
     The service never delivers it to a receiver. It has a session id because an entity with sessions requires one.
     """
     second = timedelta(seconds=1)
-    return ServiceBusMessage(b"", content_type=PING_TYPE, time_to_live=second, session_id=str(uuid.uuid4()))
+    return ServiceBusMessage(b"", content_type=servicebus.PING_TYPE, time_to_live=second, session_id=str(uuid.uuid4()))
 
 
 def check_cancellable(numbers: int | list[int]) -> None:

@@ -1,6 +1,7 @@
 """Service Bus over the network: connections, raw senders and receivers, administration, and pairs of namespaces.
 
-What needs the settings file is loaded when it is first used: an application that sends has no such file.
+What a sending application does not need until it fails over, or never, is loaded when it is first used: our own AMQP
+connections, and what reads the settings file.
 """
 
 from typing import TYPE_CHECKING
@@ -19,31 +20,9 @@ from .administration import (
     QueueCounts,
     QueueInfo,
 )
-from .clocks_and_threads import RUNTIME, Runtime, Wait, wait_for_traffic
-from .connection import Backoff, Connection, largest_accepted, try_receiver, try_sender
-from .data_plane_administration import DataPlaneAdministration
-from .links import (
-    PING_TYPE,
-    Arrival,
-    LinkState,
-    RawReceiver,
-    RawSender,
-    Sent,
-    Settled,
-    ping_payload,
-)
-from .management_node import (
-    TOKENS_PER_REQUEST,
-    DeferredReceiver,
-    ManagementLinks,
-    ManagementReply,
-    RequestLink,
-    lock_tokens,
-)
+from .backoff import Backoff
 from .namespace import Namespace, NamespaceStatus
 from .pair import Pair, SideFault
-from .peek_reply import MessageState, Peeked
-from .queue_peek import FIRST_OF_PARTITION, Peeker, peek, peek_pages, sequence_bounds
 from .sdk_clients import (
     CloseWatch,
     ConnectionDetails,
@@ -62,11 +41,40 @@ from .sdk_private_names import check_contract
 from .sdk_sockets import explain
 
 if TYPE_CHECKING:
+    from .clocks_and_threads import RUNTIME, Runtime, Wait, wait_for_traffic
+    from .connection import Connection, largest_accepted, try_receiver, try_sender
+    from .data_plane_administration import DataPlaneAdministration
     from .factory import administration_of, client_of, connected, data_plane_of, namespace_of
-else:
-    __getattr__ = lazy_exports(
-        __name__, {"factory": ("administration_of", "client_of", "connected", "data_plane_of", "namespace_of")}
+    from .links import PING_TYPE, Arrival, LinkState, RawReceiver, RawSender, Sent, Settled, ping_payload
+    from .management_node import (
+        TOKENS_PER_REQUEST,
+        DeferredReceiver,
+        ManagementLinks,
+        ManagementReply,
+        RequestLink,
+        lock_tokens,
     )
+    from .peek_reply import MessageState, Peeked
+    from .queue_peek import FIRST_OF_PARTITION, Peeker, peek, peek_pages, sequence_bounds
+else:
+    _MODULES = {
+        "clocks_and_threads": ("RUNTIME", "Runtime", "Wait", "wait_for_traffic"),
+        "connection": ("Connection", "largest_accepted", "try_receiver", "try_sender"),
+        "data_plane_administration": ("DataPlaneAdministration",),
+        "factory": ("administration_of", "client_of", "connected", "data_plane_of", "namespace_of"),
+        "links": ("PING_TYPE", "Arrival", "LinkState", "RawReceiver", "RawSender", "Sent", "Settled", "ping_payload"),
+        "management_node": (
+            "TOKENS_PER_REQUEST",
+            "DeferredReceiver",
+            "ManagementLinks",
+            "ManagementReply",
+            "RequestLink",
+            "lock_tokens",
+        ),
+        "peek_reply": ("MessageState", "Peeked"),
+        "queue_peek": ("FIRST_OF_PARTITION", "Peeker", "peek", "peek_pages", "sequence_bounds"),
+    }
+    __getattr__ = lazy_exports(__name__, _MODULES)
 
 __all__ = [
     "TOKENS_PER_REQUEST",

@@ -1,4 +1,4 @@
-"""A connection to one namespace: its wire with its tokens, and the delays between reopenings.
+"""A connection to one namespace: its wire with its tokens.
 
 `try_sender` and `try_receiver` attach a link and close it again, to find out whether our rights suffice.
 """
@@ -11,14 +11,8 @@ from typing import Any
 
 from azure.servicebus import ServiceBusClient
 
-from syphon.model import DestinationSilent, RetryPolicy, SyphonError
-from syphon.time_budget import (
-    ATTACH_WITHIN,
-    FIRST_RECONNECT_DELAY,
-    LONGEST_RECONNECT_DELAY,
-    OPEN_WITHIN,
-    STABLE_AFTER,
-)
+from syphon.model import DestinationSilent, SyphonError
+from syphon.time_budget import ATTACH_WITHIN, OPEN_WITHIN
 
 from .cbs_tokens import Tokens
 from .clocks_and_threads import wait_for_traffic
@@ -63,32 +57,6 @@ class Connection:
     def close(self) -> None:
         self.tokens.close()
         self.wire.close()
-
-
-class Backoff:
-    """The delays before one link or connection is reopened: longer ones if it keeps breaking.
-
-    Links and connections break in normal operation: the service ends idle links after ten minutes, and whole
-    connections when it is updated. Without a delay, one that breaks as soon as it is open would be opened a thousand
-    times per second.
-    """
-
-    def __init__(self, longest: float = LONGEST_RECONNECT_DELAY) -> None:
-        self._policy = RetryPolicy(first=FIRST_RECONNECT_DELAY, longest=longest)
-        self._failures = 0
-
-    def reset(self) -> None:
-        """Starts over with the shortest delay."""
-        self._failures = 0
-
-    def delay(self, lasted: float, at_once: bool = True) -> float:
-        """The seconds to wait before the next opening, after one that lasted this many seconds.
-
-        `at_once`: the first one after a link or connection that worked needs no delay.
-        """
-        failures = max(self._failures if lasted < STABLE_AFTER else 0, 0 if at_once else 1)
-        self._failures = failures + 1
-        return self._policy.delay(failures - 1) if failures else 0.0
 
 
 def try_sender(connection: Connection, path: str) -> SyphonError | None:

@@ -14,11 +14,15 @@ import time
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import partial
+from typing import TYPE_CHECKING
 
 from syphon.model import DestinationUnreachable, Faulted, Interrupted, SyphonError, Waits
 from syphon.time_budget import GIVE_UP_OPENING_AFTER, LONGEST_RECONNECT_DELAY, REACHED_ELSEWHERE_FOR
 
-from .connection import Backoff, Connection
+from .backoff import Backoff
+
+if TYPE_CHECKING:  # an application imports this to send, and most never open a connection of ours
+    from .connection import Connection
 
 
 class NamespaceStatus(StrEnum):
@@ -170,19 +174,19 @@ class Namespace(Lifecycle):
 
     def _take_opened(self) -> None:
         opened, self._opened = self._opened, None
-        if isinstance(opened, Connection):
-            self._connection, self.error, self._opened_at = opened, None, self.now()
-            self._reached_at, self.has_been_connected = None, True
-        elif isinstance(opened, Faulted):
+        if isinstance(opened, Faulted):
             self.fault(opened)
             raise opened
-        elif isinstance(opened, SyphonError):
+        if isinstance(opened, SyphonError):
             self.error = None if self._is_reached_elsewhere else opened
             # From the beginning of the attempt: one that took long has waited already.
             not_before = self._tried_at + self._backoff.delay(0.0, at_once=False)
             self._next_try = max(self.now(), not_before, self.now() + _requested_quiet(opened))
-        elif opened is not None:
+        elif isinstance(opened, Exception):
             raise opened
+        elif opened is not None:
+            self._connection, self.error, self._opened_at = opened, None, self.now()
+            self._reached_at, self.has_been_connected = None, True
 
     def _give_up_opening(self) -> None:
         with self._lock:
@@ -202,7 +206,7 @@ class Namespace(Lifecycle):
             if not is_given_up:
                 self._opened, self._opening = opened, False
         if is_given_up:
-            if isinstance(opened, Connection):
+            if not isinstance(opened, Exception):
                 opened.close()
         elif self.has_ended:
             self._release()
@@ -254,7 +258,7 @@ class Namespace(Lifecycle):
             self._connection = self._opened = None
             opening = self._opening
         for connection in held:
-            if isinstance(connection, Connection):
+            if connection is not None and not isinstance(connection, Exception):
                 connection.close()
         if not opening:
             self._close_client()
