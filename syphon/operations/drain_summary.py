@@ -62,6 +62,8 @@ class DrainSummary:
     """Matching messages left in the backlog, by peek; None if a queue could not be peeked."""
     others: int | None
     """Messages in the backlog that do not match, by peek; None likewise."""
+    scheduled: int
+    """Matching messages that stay until their time: no receiver gets them before."""
     queues: tuple[QueueResult, ...]
     destinations: tuple[DestinationResult, ...]
     """The destinations that messages were forwarded to or dead-lettered for, the most first."""
@@ -95,6 +97,7 @@ class DrainSummary:
             "account": asdict(self.account),
             "remaining": self.remaining,
             "others": self.others,
+            "scheduled": self.scheduled,
             "queues": [asdict(queue) | {"state": queue.state.value} for queue in self.queues],
             "waiting": [asdict(destination) for destination in self.waiting],
             "ledger": self.ledger,
@@ -149,6 +152,7 @@ def summarized(
         account=Account.total([result.totals]),
         remaining=result.remaining,
         others=result.others,
+        scheduled=result.scheduled,
         queues=tuple(map(QueueResult.of, result.queues)),
         destinations=_destinations(result.queues),
         waiting=tuple(waiting),
@@ -191,7 +195,7 @@ def exit_code_of(result: DrainResult, options: TransferOptions) -> ExitCode:
         return ExitCode.UNAVAILABLE
     if result.has_no_match and options.messages.is_specific:
         return ExitCode.LEFT
-    done = result.is_empty and not result.absent and not result.totals.dead_lettered
+    done = result.is_empty and not result.absent and not result.totals.dead_lettered and not result.scheduled
     return ExitCode.OK if done else ExitCode.LEFT
 
 
@@ -213,8 +217,12 @@ def verdict_of(result: DrainResult, waiting: Sequence[WaitingDestination] = ()) 
     if result.others:
         verb = "does" if result.others == 1 else "do"
         moved += f"; {plural(result.others, 'message')} in the backlog {verb} not match the filter"
+    if result.scheduled:
+        moved += f"; {scheduled_text(result.scheduled)}"
     if result.has_no_match:
         return f"No message in the backlog matches the filter: {moved}."
+    if result.is_empty and result.scheduled:
+        return f"Only scheduled messages match in the backlog: {moved}."
     if result.is_empty and result.others:
         return f"No matching message is left in the backlog: {moved}."
     if result.is_empty and not totals.received:
@@ -231,6 +239,15 @@ def verdict_of(result: DrainResult, waiting: Sequence[WaitingDestination] = ()) 
         arrived = f"{remaining:,} {verb} in the backlog that arrived after their queue was empty"
         return f"{arrived}: {moved}. Drain again.{way_out}"
     return f"{remaining:,} {verb} still in the backlog: {moved}.{way_out}"
+
+
+def scheduled_text(count: int) -> str:
+    """That scheduled messages were not moved."""
+    return (
+        "1 scheduled message stays until its time"
+        if count == 1
+        else f"{count:,} scheduled messages stay until their time"
+    )
 
 
 def _way_out(waiting: Sequence[WaitingDestination]) -> str:

@@ -31,7 +31,7 @@ class MoveForecast:
     others: int
     """Messages that do not match."""
     scheduled: int
-    """Messages that no receiver gets before their time: they stay."""
+    """Matching messages that no receiver gets before their time: they stay."""
     bytes: int
     oldest: datetime | None
     seconds: float
@@ -66,11 +66,12 @@ def move_forecast(planned: PlannedMove, options: MoveOptions) -> MoveForecast:
     stay: dict[str, int] = {}
     with connected(pair.secondary, entity) as connection:
         for message in peek(connection, entity):
-            if message.state is MessageState.SCHEDULED:
-                scheduled += 1
-                continue
             enqueued_at = stamps_of(message.payload).enqueued_at
-            if not options.messages.matches(planned.plan.target, enqueued_at, message.payload):
+            matches = options.messages.matches(planned.plan.target, enqueued_at, message.payload)
+            if message.state is MessageState.SCHEDULED:
+                scheduled += matches
+                continue
+            if not matches:
                 others += 1
                 continue
             made = route.preview(message.payload, now)
@@ -89,7 +90,7 @@ def move_forecast(planned: PlannedMove, options: MoveOptions) -> MoveForecast:
     no_match = options.messages.is_specific and others and not messages
     source, target = options.ends
     return MoveForecast(
-        exit_code=ExitCode.LEFT if stay or no_match or count < messages else ExitCode.OK,
+        exit_code=ExitCode.LEFT if stay or scheduled or no_match or count < messages else ExitCode.OK,
         source=str(source),
         target=str(target),
         messages=count,

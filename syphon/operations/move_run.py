@@ -37,7 +37,7 @@ from syphon.transfer import DuplicateWindows, MovePlan
 from syphon.worker import DrainResult, MoveEnd, MoveOptions
 
 from .drain_run import DrainRun, Progress, finished_run
-from .drain_summary import DrainSummary
+from .drain_summary import DrainSummary, scheduled_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,6 +105,10 @@ class MoveRun(DrainRun):
         if result.remaining is None:
             return f"{moved}; {source} could not be peeked, so more messages may be left in it."
         others = "" if not result.others else f"; {plural(result.others, 'message')} there do not match the filter"
+        if result.scheduled:
+            others += f"; {scheduled_text(result.scheduled)}"
+            if result.is_empty:
+                return f"Only scheduled messages that match are left in {source}: {moved}{others}."
         if result.has_no_match:
             return f"No message in {source} matches the filter: {moved}{others}."
         if result.is_empty and others:

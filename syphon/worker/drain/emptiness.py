@@ -38,6 +38,8 @@ class PeekCount(NamedTuple):
     """Messages outside the filter: all of them, unless the count stopped at the limit of wanted messages."""
     deferred: int = 0
     """Deferred messages among the wanted ones."""
+    scheduled: int = 0
+    """Matching messages that no receiver gets before their time; not among the wanted ones."""
 
 
 class EmptinessCheck:
@@ -53,18 +55,18 @@ class EmptinessCheck:
     def count(self, queue: str, wants: Callable[[Peeked], bool], at_most: int) -> PeekCount:
         """Counts the active and deferred messages of a queue, until it has found `at_most` wanted ones."""
         with self._lock:
-            wanted = others = deferred = 0
+            wanted = others = deferred = scheduled = 0
             for message in peek(self._open(queue), queue, first=at_most):
                 if message.state not in IN_THE_BACKLOG:
-                    continue
-                if wants(message):
+                    scheduled += wants(message)
+                elif wants(message):
                     wanted += 1
                     deferred += message.state is MessageState.DEFERRED
                 else:
                     others += 1
                 if wanted >= at_most:
                     break
-            return PeekCount(wanted, others, deferred)
+            return PeekCount(wanted, others, deferred, scheduled)
 
     def oldest(self, queue: str) -> Peeked | None:
         """The first message of a queue that a pump can move; None if there is none."""

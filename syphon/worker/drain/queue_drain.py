@@ -69,6 +69,8 @@ class QueueDrain:
         """Matching messages that remain at the end; None if the queue could not be peeked."""
         self.others: int | None = None
         """Messages that do not match, by the last complete peek; None if there was none."""
+        self.scheduled = 0
+        """Matching messages that no receiver gets before their time, by the last complete peek."""
         self.error = ""
         self.primary_error = ""
         """Why the primary was unreachable in the last job; empty if it was not."""
@@ -141,7 +143,7 @@ class QueueDrain:
                 self.moved_at = self._now()  # the patience begins again
             self.happened(DrainEvent.MESSAGES_FOUND)
             return
-        self.others = found.others
+        self.others, self.scheduled = found.others, found.scheduled
         self.moved_at = self._now()  # there is nothing to move: a queue that settles is not stuck
         self.empty_since = self.empty_since or self._now()
         has_settled = self._now() - self.empty_since >= self._options.settle
@@ -187,7 +189,8 @@ class QueueDrain:
             self.remaining = 0
             return
         try:
-            self.remaining, self.others, _ = emptiness.count(self.queue, self.wants, MOST_COUNTED)
+            found = emptiness.count(self.queue, self.wants, MOST_COUNTED)
+            self.remaining, self.others, self.scheduled = found.wanted, found.others, found.scheduled
         except SyphonError as error:
             log.debug("%s could not be counted: %s", self.queue, error)
         if self.state in (DrainState.EMPTY, DrainState.MORE_CAME) and self.remaining is not None:

@@ -111,6 +111,11 @@ class DrainResult:
         return _sum(queue.others for queue in self.queues)
 
     @property
+    def scheduled(self) -> int:
+        """Matching messages that no receiver gets before their time."""
+        return sum(queue.scheduled for queue in self.queues)
+
+    @property
     def has_no_match(self) -> bool:
         """Whether the filter matched no message although the backlog has messages."""
         return self.is_empty and not self.totals.moved and bool(self.others)

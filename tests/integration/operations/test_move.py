@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from azure.servicebus import ServiceBusMessage
 
 import syphon as python
 from syphon.emulator import SubscriptionDescription, TopicDescription
@@ -66,6 +68,23 @@ def test_a_move_in_python_returns_a_summary_and_the_ledger_knows_it(
     assert "left in env:OLD:old" in summary._repr_html_()
     report = python.report(ledger=str(tmp_path / "ledger"), spark=spark)
     assert report.as_json()["transfers"]["forwarded"] == 5
+
+
+def test_scheduled_messages_stay_and_the_move_says_so(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BUS", bench.string("contoso"))
+    bench.queue("orders")
+    bench.queue("old")
+    with bench.client("contoso").get_queue_sender("old") as sender:
+        sender.schedule_messages(ServiceBusMessage("x"), datetime.now(UTC) + timedelta(days=1))
+    summary = python.move(source="env:BUS:old", target="env:BUS:orders")
+    assert (summary.exit_code, summary.as_json()["scheduled"]) == (ExitCode.LEFT, 1)
+    assert summary.verdict == (
+        "Only scheduled messages that match are left in env:BUS:old: 0 moved from env:BUS:old to env:BUS:orders; "
+        "1 scheduled message stays until its time."
+    )
 
 
 def refused(source: str, target: str, bench: Bench, folder: Path) -> str:

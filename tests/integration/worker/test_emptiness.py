@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
@@ -52,6 +53,18 @@ def test_wanted_messages_and_others_are_counted(secondary: str, pattern: str, at
         assert check.count(QUEUE, partial(selects, messages), at_most) == found
     finally:
         check.close()
+
+
+def test_scheduled_messages_are_counted_apart_if_they_match(secondary: str) -> None:  # D4
+    with ServiceBusClient.from_connection_string(secondary) as client, client.get_queue_sender(QUEUE) as sender:
+        tomorrow = datetime.now(UTC) + timedelta(days=1)
+        sender.schedule_messages([aliased(11, "orders"), aliased(12, "news"), aliased(13, "news")], tomorrow)
+    check = EmptinessCheck(Side(connection_string=SecretStr(secondary)))
+    try:
+        found = check.count(QUEUE, partial(selects, MessageFilter(PathPatterns.of(["news"]))), 100)
+    finally:
+        check.close()
+    assert found == PeekCount(wanted=1, others=10, scheduled=2)
 
 
 def test_deferred_messages_count_as_messages_of_the_backlog(secondary: str) -> None:  # D4

@@ -16,7 +16,12 @@ from syphon.worker.drain.queue_state import DrainState
 from syphon.worker.drain.result import DrainResult, WaitingDestination
 
 
-def result(*queues: tuple[str, DrainState], others: int = 0, moved: Totals = Totals()) -> DrainResult:  # noqa: B008
+def result(
+    *queues: tuple[str, DrainState],
+    others: int = 0,
+    scheduled: int = 0,
+    moved: Totals = Totals(),  # noqa: B008
+) -> DrainResult:
     found: list[Any] = [
         SimpleNamespace(
             pair=SimpleNamespace(name=pair),
@@ -30,6 +35,7 @@ def result(*queues: tuple[str, DrainState], others: int = 0, moved: Totals = Tot
             remaining=0,
             empty_since=1.0,
             others=others,
+            scheduled=scheduled,
             fault=None,
         )
         for number, (pair, state) in enumerate(queues)
@@ -84,6 +90,16 @@ def test_a_filter_that_matched_is_a_success_and_the_others_are_counted() -> None
 def test_a_filter_over_an_empty_backlog_is_a_success() -> None:
     found = result(("a", EMPTY))
     assert (exit_code_of(found, BILLING), verdict_of(found)) == (ExitCode.OK, "The backlog was already empty.")
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(1, "1 scheduled message stays until its time."), (2000, "2,000 scheduled messages stay until their time.")],
+)
+def test_a_backlog_that_holds_scheduled_messages_is_not_called_empty(count: int, words: str) -> None:
+    found = result(("a", EMPTY), scheduled=count, moved=Totals(received=3, forwarded=3))
+    assert exit_code_of(found, DrainOptions()) is ExitCode.LEFT
+    assert verdict_of(found) == f"Only scheduled messages match in the backlog: 3 forwarded; {words}"
 
 
 def waits(path: str, left: int, error: DestinationError) -> WaitingDestination:

@@ -62,7 +62,7 @@ class Scene:
         account = Account(received=self.backlog, forwarded=self.backlog)
         self.backlog = 0
         verdict = f"The backlog is empty: {account.forwarded} forwarded."
-        return DrainSummary(verdict, ExitCode.OK, 1.0, account, 0, 0, (), (), (), "ledger", "")
+        return DrainSummary(verdict, ExitCode.OK, 1.0, account, 0, 0, 0, (), (), (), "ledger", "")
 
     def rest(self, seconds: float) -> None:
         self.now += max(seconds, 0.1)

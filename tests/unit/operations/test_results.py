@@ -34,6 +34,7 @@ SUMMARY = DrainSummary(
     account=ACCOUNT,
     remaining=2,
     others=0,
+    scheduled=0,
     queues=(QueueResult("contoso", HOSTILE, DrainState.STUCK, HOSTILE, 2, 1, 2, 0),),
     destinations=(DestinationResult("contoso", HOSTILE, 2, 1),),
     waiting=(WaitingDestination("contoso", HOSTILE, 2, HOSTILE, DestinationError.MISSING, 3.0, 1),),
@@ -113,7 +114,7 @@ def test_a_summary_is_done_only_with_exit_code_0() -> None:
 def test_the_json_of_a_summary_is_that_of_the_command() -> None:  # docs/commands.md
     found = SUMMARY.as_json()
     assert list(found) == [
-        *("verdict", "exit_code", "seconds", "account", "remaining", "others", "queues", "waiting"),
+        *("verdict", "exit_code", "seconds", "account", "remaining", "others", "scheduled", "queues", "waiting"),
         *("ledger", "ledger_error", "give_up", "settled_for"),
     ]
     assert found["exit_code"] == 1
