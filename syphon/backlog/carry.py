@@ -8,7 +8,7 @@ from syphon.model import EntityPath
 
 from .backlog_message import BrokerStamps, deliveries
 from .dead_letter_edit import NO_EDIT, LetterEdit
-from .dead_letters import fresh_header, put_back
+from .dead_letters import NotPutBack, fresh_header, put_back
 from .layout_cache import identity, layout_of
 from .restoration import Restored, Unrestorable, UnrestorableReason
 
@@ -25,6 +25,8 @@ def carried_over(
             return _carried(payload, target, edit, are_dead_letters)
         except OutOfOrder:
             return _carried(in_order(payload), target, edit, are_dead_letters)  # M8
+    except NotPutBack as error:
+        return Unrestorable(UnrestorableReason.MALFORMED, str(error))
     except Malformed as error:
         return Unrestorable(UnrestorableReason.MALFORMED, f"The message is not well-formed AMQP 1.0: {error}.")
 

@@ -48,17 +48,18 @@ def move(
     is: a move dead-letters and defers nothing.
 
     \b
-      syphon move --from contoso.primary:orders/$deadletterqueue --to contoso.primary:orders --dry-run
-      syphon move --from old:orders --to new:orders --rate 500/s
-      syphon move --from old:news/subscriptions/audit --to new:audit --where "priority > 5"
+      syphon move --from 'old:orders/$deadletterqueue' --to old:orders --dry-run
+      syphon move --from old:orders --to contoso.primary:orders --rate 500/s
+      syphon move --from old:news/subscriptions/audit --to new:audit --limit 10
       syphon move --from env:OLD:orders --to file:/run/secrets/new:orders --yes
 
     NAMESPACE is a name under `namespaces` in the settings, PAIR.primary or PAIR.secondary, or env:VARIABLE or file:PATH
-    with a connection string. Quote $deadletterqueue in a shell.
+    with a connection string. The shell replaces $deadletterqueue unless it is quoted.
 
     \b
-    Exit codes: 0 moved · 1 messages are left · 2 wrong usage, or the move cannot begin ·
-    69 a namespace is unreachable · 70 a namespace is unusable · 77 not authorized · 78 invalid settings
+    Exit codes: 0 moved · 1 messages are left · 2 it cannot begin as given ·
+    69 unreachable · 70 a namespace is unusable · 77 not authorized ·
+    78 invalid settings
     """
     from syphon.config import LogFormat, LogLevel
     from syphon.operations import MoveRun, planned_move

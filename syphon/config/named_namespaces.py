@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from syphon.model import BadConnectionString, ConnectionString, InvalidOption
+from syphon.model import BadConnectionString, ConnectionString, InvalidOption, refuse_secret
 
 from .load import Config
 from .pairs import SideSettings
@@ -19,6 +19,7 @@ from .pairs import SideSettings
 
 def named_namespace(config: Config | None, name: str, environ: Mapping[str, str] = os.environ) -> SideSettings:
     """The namespace of a name of the settings, of `env:VARIABLE` or of `file:PATH`. Raises InvalidOption."""
+    refuse_secret(name)
     kind, _, place = name.partition(":")
     if kind == "env" and place:
         if not environ.get(place):

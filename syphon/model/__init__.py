@@ -1,6 +1,13 @@
 """Values and errors that all packages share: counters, outcomes, filters, entity paths, error classes. No I/O."""
 
-from .connection_string import BadConnectionString, ConnectionString, first_label, is_host, is_this_machine
+from .connection_string import (
+    BadConnectionString,
+    ConnectionString,
+    first_label,
+    is_host,
+    is_this_machine,
+    refuse_secret,
+)
 from .entity_path import BACKLOG_MARK, EntityPath, PathPatterns, Renames, dead_letter_owner, never_a_destination
 from .errors import (
     CONDITIONS,
@@ -123,6 +130,7 @@ __all__ = [
     "printable",
     "is_host",
     "is_this_machine",
+    "refuse_secret",
     "link_ended",
     "never_a_destination",
     "millis_of",

@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from .errors import InvalidOption
+
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
@@ -67,6 +69,15 @@ _KNOWN = frozenset(
     }
 )
 _COPY = "copy it whole from the namespace's shared access policies"
+
+
+def refuse_secret(name: str) -> None:
+    """Raises InvalidOption for a name that may be a connection string. The error does not repeat it."""
+    if re.search(r"endpoint=|sharedaccess|://", name, re.IGNORECASE):
+        raise InvalidOption(
+            "a connection string is no name, and other users see the command line: write env:VARIABLE or file:PATH "
+            "in its place, or name the namespace in the settings."
+        )
 
 
 def _parts(text: str, flaws: list[Flaw]) -> dict[str, str]:

@@ -130,6 +130,14 @@ def planned_move(config: Config | None, options: MoveOptions, environ: Mapping[s
     sides = [_side_of(config, end, environ) for end in (source, target)]
     if sides[0].host == sides[1].host and source.entity == target.entity:
         raise InvalidOption(f"--from and --to are the same entity: '{source.entity}' of {sides[0].host}.")
+    is_in_target = sides[0].host == sides[1].host and source.entity.key.startswith(
+        f"{target.entity.key}/subscriptions/"
+    )
+    if is_in_target and dead_letter_owner(source.entity.name) is None:
+        raise InvalidOption(
+            f"--to {target} is the topic of --from: every message would come back, also into its other subscriptions. "
+            f"Dead letters can go back: {source}/$deadletterqueue."
+        )
     if (why := never_a_destination(target.entity)) is not None:
         raise InvalidOption(f"--to {target}: {why}.")
     _check_source(sides[0], source)
@@ -163,7 +171,7 @@ def _check_source(side: SideSettings, end: MoveEnd) -> None:
         return
     if isinstance(error, DestinationMissing):
         raise InvalidOption(f"--from {end}: there is no such entity in {side.host}.")
-    if "session" in str(error).lower():
+    if "session" in str(error).lower().replace(end.entity.key, ""):
         raise InvalidOption(
             f"--from {end}: it requires sessions, and syphon receives from no such entity. Its dead letters can be "
             f"moved: {end}/$deadletterqueue."

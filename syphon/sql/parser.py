@@ -207,7 +207,7 @@ class _Parser:
             return right
         try:
             return constant(left.written.read(right.text))
-        except ValueError:
+        except (ValueError, OverflowError):
             self._refuse(left.written.expected, start)
 
     def _like(self, left: ValueExpression) -> Condition:

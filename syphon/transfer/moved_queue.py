@@ -54,6 +54,11 @@ class MovedQueue(QueueTransfer):
         return super().reason_to_end(now)
 
     @property
+    def counted_by_limit(self) -> int:
+        """Not what the filter does not select: it is released at the end, so the next job would receive it again."""
+        return self.counters.received - self.counters.outside
+
+    @property
     def _is_full(self) -> bool:
         return len(self._kept) >= MOST_KEPT
 

@@ -275,7 +275,7 @@ class Pump:
 
     def _reason_to_end(self, queue: QueueTransfer, now: float) -> Ended | None:
         limit = self._options.limit
-        if limit is not None and sum(each.counters.received for each in self.queues.values()) >= limit:
+        if limit is not None and sum(each.counted_by_limit for each in self.queues.values()) >= limit:
             return Ended.LIMIT
         if self._sides.is_primary_unreachable(now):
             return Ended.PRIMARY_UNREACHABLE
@@ -301,7 +301,7 @@ class Pump:
 
     def _finish(self, queue: QueueTransfer) -> None:
         queue.close()
-        self._limit.return_unused(queue.queue, queue.counters.received)
+        self._limit.return_unused(queue.queue, queue.counted_by_limit)
         del self._served[queue.queue]
 
     # --- for other threads ---------------------------------------------------------------------------------------
@@ -437,7 +437,7 @@ class Pump:
         else:  # what is received now could not be sent (D16)
             credits = [0] * len(open_queues)
         for queue, credit in zip(open_queues, credits, strict=True):
-            limit = self._limit.room(queue.queue, queue.counters.received, len(open_queues))
+            limit = self._limit.room(queue.queue, queue.counted_by_limit, len(open_queues))
             try:
                 queue.grant(credit if limit is None else min(credit, limit))
             except SyphonError as error:

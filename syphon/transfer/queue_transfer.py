@@ -93,6 +93,11 @@ class QueueTransfer:
         """The messages whose locks are kept."""
         return self.unsettled.transfers
 
+    @property
+    def counted_by_limit(self) -> int:
+        """How many of its messages use up the limit of the pump."""
+        return self.counters.received
+
     # --- its service ---------------------------------------------------------------------------------------------
 
     def begin(self, deferred: bool, waiting: Iterable[str]) -> None:

@@ -112,7 +112,7 @@ class MovePlan:
     """What a move does with the messages of its source: it carries each to one target, as it is or edited (X12)."""
 
     source: str
-    """Host and path of the source: with the number of a message they make its new id."""
+    """Host and path of the source: with what a message had there they make its new id."""
     target: EntityPath
     edit: LetterEdit = NO_EDIT
     new_ids: bool = False
@@ -129,8 +129,11 @@ class MovePlan:
             made = carried_over(payload, self.target, self.edit, are_dead_letters=self.are_dead_letters)
             if not self.new_ids or isinstance(made, Unrestorable) or made.message_id is None:
                 return made
-            new = str(uuid.uuid5(uuid.NAMESPACE_URL, f"sb://{self.source}#{made.stamps.sequence_number}"))
-            replaced[new] = str(made.message_id)
+            old, stamps = str(made.message_id), made.stamps
+            # The number alone is not enough: a source that was deleted and created again counts from 1 again.
+            place = f"sb://{self.source}#{stamps.sequence_number}@{stamps.enqueued_at}#{old}"
+            new = str(uuid.uuid5(uuid.NAMESPACE_URL, place))
+            replaced[new] = old
             changed = with_message_id(made.payload, new)
             return made._replace(payload=changed, message_id=new, size=len(changed))
 

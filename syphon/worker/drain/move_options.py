@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from syphon.model import EntityPath, InvalidOption
+from syphon.model import EntityPath, InvalidOption, refuse_secret
 from syphon.option_declarations import FLAG, NAMES, Names, Option, OptionKind
 
 from .drain_options import TransferOptions
@@ -27,13 +27,13 @@ class MoveEnd(NamedTuple):
         """The endpoint that a text means. No error repeats a text that may be a secret."""
         if isinstance(text, MoveEnd):
             return text
-        if re.search(r"endpoint=|sharedaccess|://", text, re.IGNORECASE):
-            raise InvalidOption(
-                "a connection string is no name, and other users see the command line: write "
-                "env:VARIABLE:ENTITY or file:PATH:ENTITY, or name the namespace in the settings."
-            )
+        refuse_secret(text)
         namespace, _, entity = text.rpartition(":")
         path = EntityPath.of(entity)
+        if path.name and entity.endswith("/"):
+            raise InvalidOption(
+                f"'{text}' ends in a slash. If it was $deadletterqueue, quote it: the shell has replaced it."
+            )
         if not namespace or not path.name:
             raise InvalidOption(f"'{text}' is not NAMESPACE:ENTITY, as in contoso:orders/$deadletterqueue.")
         return cls(namespace, path)

@@ -103,6 +103,10 @@ def test_what_is_wrong_with_a_move_is_said_before_its_first_message_moves(bench:
     for found, text in (
         (refused(target, f"{THERE}:/Orders", bench, tmp_path), "are the same entity"),
         (refused(source, f"{THERE}:news/subscriptions/audit", bench, tmp_path), "only its topic accepts messages"),
+        (
+            refused(f"{THERE}:news/subscriptions/audit", f"{THERE}:News", bench, tmp_path),
+            "every message would come back",
+        ),
         (refused(source, f"{THERE}:gone", bench, tmp_path), "there is no such queue or topic in"),
         (refused(f"{HERE}:gone", target, bench, tmp_path), "there is no such entity in"),
         (refused(f"{HERE}:grouped", target, bench, tmp_path), "it requires sessions"),
@@ -149,3 +153,5 @@ def test_the_entities_of_a_namespace_with_dead_letters_are_ranked(bench: Bench, 
     assert "many" in syphon(*command, HERE).stdout
     assert "They have: contoso.primary" in syphon(*command, "elsewhere").stderr
     assert syphon(*command, HERE, "--each").returncode == ExitCode.USAGE
+    secret = syphon(*command, bench.string("contoso"))
+    assert (secret.returncode, "SharedAccessKey" in secret.stderr) == (ExitCode.USAGE, False)

@@ -99,6 +99,15 @@ def test_what_a_filter_does_not_select_is_left_as_it_was(namespaces: TwoNamespac
     untouched(namespaces, 10)
 
 
+def test_a_limit_counts_only_what_the_filter_selects(namespaces: TwoNamespaces) -> None:  # X12, X13
+    namespaces.queue(TARGET)
+    source(namespaces, *(ServiceBusMessage(str(n), application_properties={"n": n}) for n in range(20)))
+    behind = MessageFilter(where=Where("n >= 10"))
+    pump, _ = moved(namespaces, options=replace(PATIENT, messages=behind, limit=4))
+    assert (pump.counters.forwarded, pump.counters.outside) == (4, 10)
+    untouched(namespaces, 16)
+
+
 def test_a_message_that_the_target_never_takes_stays_with_a_reason(namespaces: TwoNamespaces) -> None:  # X12
     namespaces.queue(TARGET, requires_session=True)
     source(namespaces, ServiceBusMessage("no session"), ServiceBusMessage("one", session_id="s"))
@@ -129,3 +138,13 @@ def test_a_new_id_is_the_same_however_often_a_message_is_sent(namespaces: TwoNam
         (new, "Its message id was old.") for new in found.values()
     }
     assert len(raw) == 2
+
+
+def test_a_source_that_was_created_again_gives_other_ids(namespaces: TwoNamespaces) -> None:  # X12
+    namespaces.queue(TARGET, requires_duplicate_detection=True)
+    for body in ("first", "second"):
+        source(namespaces, ServiceBusMessage(body, message_id="same"))
+        pump, _ = moved(namespaces, new_ids=True)
+        assert pump.counters.forwarded == 1
+        namespaces.emulator.call(lambda: namespaces.secondary.delete(SOURCE))
+    assert {str(each) for each in namespaces.take(TARGET, 2)} == {"first", "second"}

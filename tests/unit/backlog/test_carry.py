@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 
 from syphon.amqp import Message, Section
@@ -46,5 +47,7 @@ def test_an_edit_changes_one_property_and_keeps_the_senders_reason() -> None:
     assert Message(cleared.payload).raw(Section.DATA) == Message(SIMPLE).raw(Section.DATA)
 
 
-def test_bytes_that_are_no_message_are_not_carried() -> None:
-    assert isinstance(carried_over(b"\x00\x53\x74\xff", TARGET), Unrestorable)
+@pytest.mark.parametrize("payload", [b"\x00\x53\x74\xff", bytes.fromhex("005370a1026162") + SIMPLE])
+@pytest.mark.parametrize("are_dead_letters", [False, True])
+def test_bytes_that_are_no_message_are_not_carried(payload: bytes, are_dead_letters: bool) -> None:
+    assert isinstance(carried_over(payload, TARGET, are_dead_letters=are_dead_letters), Unrestorable)

@@ -82,6 +82,7 @@ def test_values_of_a_body_that_is_not_json_or_too_large_are_unknown(body: bytes)
         ("sys.Colour = 1", 5, "the name of a system property"),
         ("sys.EnqueuedTimeUtc > 'yesterday'", 23, "a time such as"),
         ("sys.TimeToLive < 'short'", 18, "a duration such as"),
+        ("sys.TimeToLive < '9999999999999d'", 18, "a duration such as"),
         ("priority >", 11, "a property, a value or ("),
         ("other.name = 1", 1, "sys, user or body before the dot"),
         ("body. = 1", 7, "a name in the body"),

@@ -21,6 +21,11 @@ def test_an_end_names_a_namespace_and_an_entity(text: str, namespace: str, entit
     assert MoveOptions(source=text).source == MoveEnd(namespace, EntityPath.of(entity))
 
 
+def test_a_dead_letter_queue_that_the_shell_has_taken_out_is_not_its_queue() -> None:
+    with pytest.raises(InvalidOption, match="quote it: the shell has replaced it"):
+        MoveOptions(source="contoso:orders/")  # was $deadletterqueue, unquoted
+
+
 @pytest.mark.parametrize("text", ["orders", ":orders", "contoso:", "contoso:/"])
 def test_an_end_without_one_of_them_is_refused(text: str) -> None:
     with pytest.raises(InvalidOption, match=r"source: '.*' is not NAMESPACE:ENTITY"):
