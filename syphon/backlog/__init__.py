@@ -24,7 +24,6 @@ from .queues import (
     queue_names,
     select_queues,
 )
-from .restoration import Restored, Unrestorable, UnrestorableReason, destination_of, restore
 
 if TYPE_CHECKING:
     from .carry import carried_over
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
         put_back,
     )
     from .preview import MessagePreview, PreviewRules, expiry_warning, preview_message
+    from .restoration import Restored, Unrestorable, UnrestorableReason, destination_of, restore
 else:
     _MODULES = {
         "carry": ("carried_over",),
@@ -73,6 +73,7 @@ else:
             "put_back",
         ),
         "preview": ("MessagePreview", "PreviewRules", "expiry_warning", "preview_message"),
+        "restoration": ("Restored", "Unrestorable", "UnrestorableReason", "destination_of", "restore"),
     }
     __getattr__ = lazy_exports(__name__, _MODULES)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from html import escape
 
 
 def plural(number: int, noun: str) -> str:
@@ -101,4 +100,6 @@ def _cell(value: object) -> str:
 
 
 def _escaped(text: str) -> str:
+    from html import escape  # loads a table of entities: only a notebook needs it, and every sender imports this module
+
     return escape(printable(text))

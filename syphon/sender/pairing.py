@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from azure.core.credentials import AccessToken
 from azure.servicebus import ServiceBusClient
 
-from syphon import servicebus  # its connections are loaded by the first call that uses one, not by `import`
+from syphon import backlog, servicebus  # what only some calls need is loaded by the first that uses it
 from syphon.backlog import (
     NoBacklogQueue,
     Provisioned,
@@ -28,7 +28,6 @@ from syphon.backlog import (
     ProvisionState,
     QueueName,
     backlog_queues,
-    destination_of,
     plan,
     primary_label,
     provision,
@@ -327,7 +326,7 @@ def is_in_backlog(secondary: ServiceBusClient, queues: Sequence[QueueName], path
 
 def names(payload: bytes, key: str) -> bool:
     """Whether a message in the backlog names this entity (its key)."""
-    path = destination_of(payload)
+    path = backlog.destination_of(payload)
     return path is not None and path.key == key
 
 
