@@ -76,6 +76,8 @@ LOCK_DURATION = 60.0
 """A lock, as backlog queues are created (P2)."""
 SHORTEST_LOCK = 5.0
 """The shortest lock of any queue."""
+LONGEST_LOCK = 300.0
+"""The longest lock of any queue."""
 SEND_ANSWER_WITHIN = 60.0
 """A destination answers a batch."""
 SETTLED_WITHIN = 20.0

@@ -11,6 +11,10 @@ So nothing is lost, whatever dies when:
 - before the batch is committed: Spark repeats it, with the same numbers.
 - before they are completed: the next start completes them. Those that a dead process has locked are kept in the offset.
 
+A task delivers every message of its part, or fails, since the commit completes them all. Service Bus may show one late
+(S11): what a peek does not show is received by its number and deferred again. It counts as gone if the service has not
+found it for as long as a lock may last, because it does not find a locked message either.
+
 A batch that Spark repeats has the same messages, so a sink that knows its batches (files, tables) gets each message
 once; any other at least once.
 """
@@ -21,6 +25,7 @@ import logging
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -28,6 +33,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from syphon.model import DestinationSilent, EntityPath, Interrupted, SyphonError
 from syphon.servicebus import (
     FIRST_OF_PARTITION,
+    Arrival,
     Connection,
     DeferredReceiver,
     LinkState,
@@ -42,7 +48,9 @@ from syphon.servicebus import (
 from syphon.time_budget import (
     ATTACH_WITHIN,
     CONSUMED_WITHIN,
+    DEFERRED_RETRY_AFTER,
     FIRST_CONSUMED_WITHIN,
+    LONGEST_LOCK,
     PEEK_RETRY_AFTER,
     SETTLED_WITHIN,
     STREAM_POLL_EVERY,
@@ -201,14 +209,9 @@ class Consumption:
         """Completes deferred messages by their numbers. One that is locked is completed the next time."""
         unsettled = self._unsettled[EntityPath.of(path).key]
         numbers = sorted(unsettled)
-        node = ManagementLinks(path)
-        try:
-            _wait(connection, lambda: connection.tokens.allow(path), ATTACH_WITHIN, path)
-            source = DeferredReceiver(node, connection.wire)
-            parts = (numbers[start : start + AT_ONCE] for start in range(0, len(numbers), AT_ONCE))
-            completed = sum(_completed(connection, node, source, part) for part in parts)
-        finally:
-            node.close()
+        with closing(ManagementLinks(path)) as node:
+            parts = _at_once(numbers)
+            completed = sum(_settled(connection, node, part, DeferredReceiver.complete) for part in parts)
         if completed == len(numbers):
             unsettled.clear()
             return
@@ -278,28 +281,42 @@ class Consumption:
             self._over.add(entity)
 
 
-def _completed(connection: Connection, node: ManagementLinks, source: DeferredReceiver, numbers: Sequence[int]) -> int:
-    """Receives deferred messages by their numbers, and completes them. Returns how many are completed for certain."""
+def _settled(
+    connection: Connection,
+    node: ManagementLinks,
+    numbers: Sequence[int],
+    settle: Callable[[DeferredReceiver, Arrival], None],
+) -> int:
+    """Receives deferred messages by their numbers, and settles them. Returns how many are settled for certain.
+
+    Raises the error if one could be neither received nor said not to be found.
+    """
+    path = node.entity
+    _wait(connection, lambda: connection.tokens.allow(path), ATTACH_WITHIN, path)
+    source = DeferredReceiver(node, connection.wire)
     source.receive(numbers)
     received = 0
 
     def is_done() -> bool:
         nonlocal received
         while source.arrivals:
-            source.complete(source.arrivals.popleft())
+            settle(source, source.arrivals.popleft())
             received += 1
         source.flush()
         node.work()
         if source.state is LinkState.LOST:
-            raise Interrupted(f"The management node of '{source.path}' was lost.")
+            raise Interrupted(f"The management node of '{path}' was lost.")
         return source.requested <= 0 and len(source.settled) >= received
 
-    _wait(connection, is_done, SETTLED_WITHIN, source.path)
+    _wait(connection, is_done, SETTLED_WITHIN, path)
     for _, error in source.refused:
         raise error
-    completed = sum(settled.error is None for settled in source.settled)
-    source.settled.clear()
-    return completed
+    return sum(settled.error is None for settled in source.settled)
+
+
+def _at_once(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Numbers in parts that one request may ask for."""
+    return (numbers[start : start + AT_ONCE] for start in range(0, len(numbers), AT_ONCE))
 
 
 def _place(payload: bytes) -> tuple[int, float]:
@@ -333,24 +350,34 @@ def read_consumed(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a part of a batch, in Arrow batches."""
     batches = MessageBatches(names, nullable, None)
-    found = 0
-    for messages in in_batches(_pages(side, part)):
-        found += len(messages)
+    for messages in in_batches(_all_pages(side, part)):
         batch = batches.batch(part.entity, messages)
         if batch.num_rows:
             yield batch
-    expected = sum(last - first + 1 for first, last in part.ranges)
-    if found < expected:
+
+
+def _all_pages(side: SideSettings, part: Consumed) -> Iterator[list[Peeked]]:
+    """All messages of a part that exist, in pages."""
+    missing = {number for first, last in part.ranges for number in range(first, last + 1)}
+    expected = len(missing)
+    for page in _pages(side, part):
+        missing.difference_update(message.sequence_number for message in page)
+        yield page
+    yield from _hidden_pages(side, part.entity, missing)
+    if missing:
         log.warning(
             "%d of %d messages of '%s' are gone: they have expired, or somebody else has completed them",
-            expected - found,
+            len(missing),
             expected,
             part.entity,
         )
 
 
 def _pages(side: SideSettings, part: Consumed) -> Iterator[list[Peeked]]:
-    """The messages of a part. A connection that breaks is reopened, and the read continues where it was."""
+    """The messages of a part that a peek shows.
+
+    A connection that breaks is reopened, and the read continues where it was.
+    """
     failures = after = 0
     while True:
         try:
@@ -364,6 +391,42 @@ def _pages(side: SideSettings, part: Consumed) -> Iterator[list[Peeked]]:
             if failures >= ATTEMPTS:
                 raise
             time.sleep(PEEK_RETRY_AFTER)
+
+
+def _hidden_pages(side: SideSettings, entity: str, missing: set[int]) -> Iterator[list[Peeked]]:
+    """Messages that the peek did not show: received by their numbers, deferred again, and removed from `missing`.
+
+    Those that stay missing are gone. A lock of somebody who has died, or of our own connection that broke, has ended
+    by then.
+    """
+    failures, until = 0, time.monotonic() + LONGEST_LOCK
+    while missing:
+        is_last = time.monotonic() > until
+        try:
+            with connected(side, entity) as connection, closing(ManagementLinks(entity)) as node:
+                for numbers in _at_once(sorted(missing)):
+                    page: list[Peeked] = []
+                    _settled(connection, node, numbers, partial(_defer_again, page))
+                    failures = 0
+                    if page:
+                        missing.difference_update(message.sequence_number for message in page)
+                        yield page
+                        is_last, until = False, time.monotonic() + LONGEST_LOCK  # Spark took its time with the page
+        except BROKEN:
+            failures += 1
+            if failures >= ATTEMPTS:
+                raise
+            is_last, until = False, time.monotonic() + LONGEST_LOCK
+        if is_last:
+            return
+        if missing:
+            time.sleep(DEFERRED_RETRY_AFTER)
+
+
+def _defer_again(page: list[Peeked], source: DeferredReceiver, arrival: Arrival) -> None:
+    number, _ = _place(arrival.payload)
+    page.append(Peeked(arrival.payload, number, MessageState.DEFERRED))
+    source.defer(arrival)
 
 
 def _peeked(

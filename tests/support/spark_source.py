@@ -95,6 +95,12 @@ class SourceBus:
 
         self.emulator.call(take)
 
+    def unlock(self, path: str, deferred: BrokeredMessage) -> None:
+        """Ends the lock of a deferred message, as if it had expired."""
+        token = deferred.lock_token
+        assert token is not None
+        self.emulator.call(lambda: self.broker.message_queue(path).defer(token))
+
     def payloads(self, path: str) -> list[bytes]:
         """All messages of a queue, in their order, as the broker has them."""
         return self.emulator.call(lambda: [found.peeked() for found in self.broker.message_queue(path).peek(0, 10**6)])

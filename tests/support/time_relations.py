@@ -73,6 +73,7 @@ class Relation(NamedTuple):
 
 RELATIONS = (
     Relation(("SETTLED_WITHIN", "LOCK_DURATION / 3"), "A settlement can be repeated under the lock"),
+    Relation(("SHORTEST_LOCK", "LOCK_DURATION", "LONGEST_LOCK"), "A queue has one of these locks"),
     Relation(("PUMP_TICK", "SHORTEST_LOCK / 10"), "A lock is renewed before a tenth of it is left"),
     Relation(("PUMP_TURN", "PAUSED_BY_OS_AFTER", "SHORTEST_LOCK / 2"), "A pause of the process is seen in time"),
     Relation(("SEND_ANSWER_WITHIN", "LATEST_ANSWER"), "A silent destination closes its link, not the connection"),

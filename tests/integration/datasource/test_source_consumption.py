@@ -7,14 +7,16 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
+from syphon.datasource import consumption
 from syphon.datasource.consumption import (
     BATCH,
     Consumed,
@@ -29,7 +31,11 @@ from syphon.datasource.source import ServiceBusDataSource
 from syphon.datasource.source_options import BadSourceOptions, parse_options
 from syphon.datasource.stream_offsets import NewMessages
 from syphon.emulator import Action, Fault, Operation
+from syphon.emulator.broker.message import BrokeredMessage
+from syphon.emulator.broker.refusals import NotAllowed
+from syphon.model import SyphonError
 from syphon.servicebus import MessageState, connected, peek_pages
+from syphon.time_budget import DEFERRED_RETRY_AFTER, LONGEST_LOCK
 from tests.support.processes import Running
 from tests.support.quick_java import quick_java
 from tests.support.spark_source import SourceBus, message
@@ -139,11 +145,110 @@ def test_what_cannot_be_completed_yet_stays_in_the_offset_until_it_can(bus: Sour
     after = stream.consumption.latest(end, 50)
     assert (stream.read(after), after[f"{stream.options.entity}#unsettled"]) == ([5], [[2, 2]])
     stream.killed()
-    assert locked.lock_token is not None
-    token = locked.lock_token
-    bus.emulator.call(lambda: queue.defer(token))  # as when its lock expires
+    bus.unlock(stream.options.entity, locked)
     assert stream.consumption.latest(after, 50) == after
     assert states(bus, stream) == {}
+
+
+def hide(bus: SourceBus, stream: Stream, monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:
+    """Peeks do not show these messages, as the service may show one late."""
+    queue = bus.broker.message_queue(stream.options.entity)
+    shown = queue.peek
+    monkeypatch.setattr(queue, "peek", lambda *asked: [each for each in shown(*asked) if each.sequence not in numbers])
+
+
+def no_time_passes(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None] = lambda: None) -> list[float]:
+    """Waits of a task take no time; instead, something happens. Returns how long they were."""
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        meanwhile()
+
+    clock = SimpleNamespace(monotonic=lambda: sum(waited), sleep=sleep)
+    monkeypatch.setattr(consumption, "time", clock)
+    return waited
+
+
+def test_a_message_that_the_service_shows_late_is_delivered_before_it_is_completed(
+    bus: SourceBus, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:  # S11
+    put(bus, stream, 1, 5)
+    end = stream.consumption.latest(NOTHING, 50)
+    hide(bus, stream, monkeypatch, 3, 5)
+    assert sorted(stream.read(end)) == [1, 2, 3, 4, 5]
+    assert sorted(stream.read(end)) == [1, 2, 3, 4, 5], "deferred again, for a task that is repeated"
+    assert stream.consumption.latest(end, 50) == end
+    monkeypatch.undo()
+    assert states(bus, stream) == {}
+
+
+def test_a_message_shown_late_that_a_dead_task_has_locked_is_delivered_when_its_lock_has_ended(
+    bus: SourceBus, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:  # S11
+    put(bus, stream, 1, 3)
+    end = stream.consumption.latest(NOTHING, 50)
+    hide(bus, stream, monkeypatch, 2)
+    queue = bus.broker.message_queue(stream.options.entity)
+    (locked,) = bus.emulator.call(lambda: queue.receive_deferred([2], deletes=False))
+    waited = no_time_passes(monkeypatch, lambda: bus.unlock(stream.options.entity, locked))
+    assert sorted(stream.read(end)) == [1, 2, 3]
+    assert waited == [DEFERRED_RETRY_AFTER]
+
+
+def test_a_connection_that_breaks_before_a_message_shown_late_is_deferred_again_loses_none(
+    bus: SourceBus, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:  # S11
+    put(bus, stream, 1, 3)
+    end = stream.consumption.latest(NOTHING, 50)
+    hide(bus, stream, monkeypatch, 2)
+    queue = bus.broker.message_queue(stream.options.entity)
+    receive, broken = queue.receive_deferred, Fault(Action.DROP, Operation.MANAGE, stream.options.entity, times=1)
+    locked: list[BrokeredMessage] = []
+
+    def received(*asked: Any) -> list[BrokeredMessage]:
+        found = receive(*asked)
+        if not broken.struck:
+            locked.extend(found)
+            bus.broker.faults.add(broken)  # for the next request, which defers the message
+        return found
+
+    monkeypatch.setattr(queue, "receive_deferred", received)
+    waited = no_time_passes(monkeypatch, lambda: bus.unlock(stream.options.entity, locked[0]))
+    assert sorted(stream.read(end)) == [1, 2, 3]
+    assert (broken.struck, waited) == (1, [DEFERRED_RETRY_AFTER])
+
+
+def test_only_a_message_that_is_not_found_for_as_long_as_a_lock_may_last_is_left_out(
+    bus: SourceBus, stream: Stream, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(bus, stream, 1, 4)
+    end = stream.consumption.latest(NOTHING, 50)
+    bus.take(stream.options.entity, [2])
+    waited = no_time_passes(monkeypatch)
+    monkeypatch.setattr(consumption, "DEFERRED_RETRY_AFTER", LONGEST_LOCK / 3.5)  # few connections
+    with caplog.at_level("WARNING", "syphon.datasource"):
+        assert stream.read(end) == [1, 3, 4]
+    assert sum(waited) > LONGEST_LOCK
+    assert "1 of 4 messages" in caplog.text
+
+
+def test_a_batch_fails_if_the_service_refuses_to_say_where_a_message_is(
+    bus: SourceBus, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(bus, stream, 1, 4)
+    end = stream.consumption.latest(NOTHING, 50)
+    hide(bus, stream, monkeypatch, 2)
+    queue = bus.broker.message_queue(stream.options.entity)
+
+    def refuses(*_: object) -> None:
+        raise NotAllowed("Not now.")
+
+    monkeypatch.setattr(queue, "receive_deferred", refuses)
+    with pytest.raises(SyphonError, match="Not now"):
+        stream.read(end)
+    monkeypatch.undo()
+    assert sorted(stream.read(end)) == [1, 2, 3, 4]
 
 
 def test_a_connection_that_breaks_while_messages_are_deferred_loses_none(bus: SourceBus) -> None:
