@@ -323,6 +323,7 @@ query.awaitTermination()
 """
 
 
+@pytest.mark.nightly
 def test_a_query_that_is_killed_again_and_again_has_every_message_once_in_its_files(
     bus: SourceBus, tmp_path: Path
 ) -> None:

@@ -80,6 +80,7 @@ print(json.dumps([places, len(jobs), account.forwarded, account.killed, account.
 """
 
 
+@pytest.mark.nightly
 def test_a_slot_ends_in_order_when_its_executor_is_decommissioned_and_another_one_goes_on(
     pair: EmulatedPair, tmp_path: Path
 ) -> None:
