@@ -192,8 +192,10 @@ DRILL_RESTORES_WITHIN = 300.0
 """A drill insists on enabling its entity; then a person must."""
 CANARY_TURN = 0.2
 """A canary waits for its probe in turns of this length."""
+CANARY_PEEKS_EVERY = 0.5
+"""A canary peeks at its queue."""
 CANARY_SETTLES_WITHIN = 10.0
-"""A canary's link opens, and the completion of its probe is answered."""
+"""The backlog accepts a canary's probe, and a peek for it is answered."""
 CANARY_LOOKS_EVERY = 5.0
 """A worker whose pair cannot move a probe checks whether it can."""
 RETRY_REACHES_SLOTS = 10.0

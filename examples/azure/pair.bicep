@@ -107,7 +107,7 @@ resource sendsToPrimary 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   }
 }
 
-// The canary of the worker receives its probes, and nothing else.
+// The canary of the worker peeks for its probes, in this queue alone.
 resource receivesProbes 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   scope: canary
   name: guid(canary.id, worker.id, receiver)

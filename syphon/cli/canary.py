@@ -35,9 +35,10 @@ def canary(
 ) -> None:
     """Send a probe to a backlog queue of each pair, and wait until it arrives at the canary queue on the primary.
 
-    A worker must be running: it forwards the probe like any message. The canary queue (`canary.destination`, or
-    syphon-canary) holds nothing but probes; create it once. The command needs Send on the secondary and Listen on the
-    canary queue. With `canary` in the settings of a pair a worker does the same every five minutes.
+    A worker must be running: it forwards the probe like any message. Create the canary queue (`canary.destination`, or
+    syphon-canary) once; nothing else may receive from it. The command peeks for its probe, which expires there after an
+    hour. It needs Send on the secondary and Listen on the canary queue. With `canary` in the settings of a pair
+    a worker does the same every five minutes.
 
     \b
       syphon canary -c config.yaml

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import uuid4
 
-from syphon.amqp import Header, Properties, UInt, data_section, header_bytes, properties_bytes
-from syphon.backlog import to_backlog
+from syphon.amqp import Header, Malformed, Properties, UInt, Value, data_section, header_bytes, properties_bytes
+from syphon.backlog import message_id_of, to_backlog
 from syphon.config import PairSettings
 from syphon.model import (
+    DestinationBusy,
     DestinationMissing,
     EntityPath,
     ExitCode,
@@ -23,19 +24,28 @@ from syphon.model import (
     duration,
     exit_code_for,
 )
-from syphon.servicebus import Connection, LinkState, RawReceiver, connected, namespace_of, wait_for_traffic
-from syphon.time_budget import CANARY_SETTLES_WITHIN, CANARY_TURN, PUMP_TICK
+from syphon.servicebus import (
+    FIRST_OF_PARTITION,
+    Connection,
+    Peeked,
+    Peeker,
+    connected,
+    namespace_of,
+    sequence_bounds,
+    wait_for_traffic,
+)
+from syphon.time_budget import CANARY_PEEKS_EVERY, CANARY_SETTLES_WITHIN, CANARY_TURN, PUMP_TICK
 
 from .entity_sender import EntitySender, OutgoingMessage
 
 PROBE = "syphon-canary-"
 """What the message ids of probes begin with."""
 PROBE_LIVES = UInt(3_600_000)
-"""The time to live of a probe at its destination, in milliseconds: probes that nobody receives do not pile up."""
+"""The time to live of a probe at its destination, in milliseconds: nobody receives probes, and they do not pile up."""
 
 
 class CanaryFailed(SyphonError):
-    """A probe could not be sent, or its destination could not be received from."""
+    """A probe could not be sent, or its destination could not be peeked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +98,12 @@ def send_probe(
         path = pair.destinations.renames.actual(EntityPath.of(destination)).name
         with connected(pair.primary, path) as primary:
             inbox = _Inbox(primary, path, now)
-            inbox.open()  # before the probe is sent: without the right to receive nobody would see it arrive
+            inbox.open()  # before the probe is sent: without the right to peek nobody would see it arrive
             message_id = PROBE + uuid4().hex
             _send(pair, queue, destination, message_id)
             sent_at = now()
             while now() - sent_at < within and not is_stopped():
-                if inbox.has_received(message_id.encode()):
+                if inbox.has(message_id):
                     return ProbeResult(pair.name, queue, destination, round(now() - sent_at, 3))
         return ProbeResult(pair.name, queue, destination, None)
     except SyphonError as error:
@@ -117,61 +127,52 @@ def _send(pair: PairSettings, queue: str, destination: str, message_id: str) -> 
 
 
 class _Inbox:
-    """Receives from the destination of the probes. Exactly one thread uses it."""
+    """Peeks at the destination of a probe, and changes nothing there. Exactly one thread uses it.
+
+    Another canary may have probes in the same queue, and an application its messages: none of them is received.
+    """
 
     def __init__(self, connection: Connection, path: str, now: Callable[[], float]) -> None:
         self._connection = connection
         self._path = path
         self._now = now
-        self._receiver: RawReceiver | None = None
-        self._ticked_at = now()
+        self._peeker = Peeker(connection, path)
+        self._first = self._next = 1
+        self._asked_at = self._peeks_at = self._ticked_at = now()
 
     def open(self) -> None:
-        """Attaches the link. Raises if the entity cannot be received from."""
-        deadline = self._now() + CANARY_SETTLES_WITHIN
+        """Finds the end of the queue: the probe comes after it. Raises if the entity cannot be peeked at."""
         try:
-            while self._now() < deadline:
-                self._turn()
-                if self._receiver is None and self._connection.tokens.allow(self._path):
-                    self._receiver = RawReceiver(self._connection.wire, self._path)
-                if self._receiver is not None and self._receiver.state is LinkState.OPEN:
-                    return
-                if self._receiver is not None and self._receiver.state is LinkState.LOST:
-                    raise self._receiver.error or CanaryFailed(f"the link to '{self._path}' was lost.")
+            bounds = sequence_bounds(self._connection, self._path)
         except DestinationMissing:
             text = f"'{self._path}' does not exist on the primary: create this queue for the probes."
             raise CanaryFailed(text) from None
         except NotAuthorized as error:
-            raise NotAuthorized(f"the probes cannot be received: grant Listen on '{self._path}' ({error})") from None
-        raise CanaryFailed(f"'{self._path}' does not answer.")
+            raise NotAuthorized(f"the probes cannot be seen: grant Listen on '{self._path}' ({error})") from None
+        if bounds is not None and bounds[1] < FIRST_OF_PARTITION:  # a partitioned queue has no end
+            self._first = self._next = bounds[1] + 1
 
-    def has_received(self, message_id: bytes) -> bool:
-        """Receives for a moment. True if the probe with this id has come. Completes earlier probes, which were late."""
-        receiver = self._receiver
-        assert receiver is not None, "open() comes first"
+    def has(self, message_id: str) -> bool:
+        """Peeks for a moment. True if the message with this id is in the queue."""
         self._turn()
-        if receiver.state is LinkState.LOST:
-            raise receiver.error or CanaryFailed(f"the link to '{self._path}' was lost.")
-        if not receiver.credit and not receiver.settling:
-            receiver.grant(1)
-        while receiver.arrivals:
-            arrival = receiver.arrivals.popleft()
-            if PROBE.encode() not in arrival.payload:
-                receiver.release(arrival)
-                self._settle(receiver)
-                raise CanaryFailed(
-                    f"'{self._path}' has messages that are no probes: a canary needs a queue of its own."
-                )
-            receiver.complete(arrival)
-            if message_id in arrival.payload:
-                self._settle(receiver)
-                return True
-        return False
-
-    def _settle(self, receiver: RawReceiver) -> None:
-        deadline = self._now() + CANARY_SETTLES_WITHIN
-        while receiver.settling and self._now() < deadline:
-            self._turn()
+        peeker, now = self._peeker, self._now()
+        if not peeker.is_waiting and now >= self._peeks_at:
+            self._asked_at = now
+            peeker.ask(self._next)
+        try:
+            page = peeker.take()
+        except DestinationBusy as busy:
+            self._peeks_at = now + busy.retry_after
+            return False
+        if page is None:
+            if peeker.is_waiting and now - self._asked_at > CANARY_SETTLES_WITHIN:
+                raise CanaryFailed(f"'{self._path}' does not answer.")
+            return False
+        if page:
+            self._next = page[-1].sequence_number + 1
+        else:  # the end: again from the first, since a partition may have got one with a lower number
+            self._next, self._peeks_at = self._first, now + CANARY_PEEKS_EVERY
+        return any(_id_of(message) == message_id for message in page)
 
     def _turn(self) -> None:
         connection = self._connection
@@ -182,3 +183,10 @@ class _Inbox:
         if self._now() - self._ticked_at >= PUMP_TICK:
             self._ticked_at = self._now()
             connection.tick()
+
+
+def _id_of(message: Peeked) -> Value:
+    try:
+        return message_id_of(message.payload)
+    except Malformed:
+        return None
