@@ -28,7 +28,13 @@ if TYPE_CHECKING:
 @click.option(
     "--for", "lasts", type=Reads(DURATION), default="1m", show_default=True, help="How long sending stays disabled."
 )
-@click.option("--html", "html_file", metavar="FILE", type=click.Path(path_type=Path), help="Write a page about it.")
+@click.option(
+    "--html",
+    "html_file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a page about it.",
+)
 @click.option("--restore", is_flag=True, help="Only enable sending, after a drill that was killed.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (docs/commands.md).")
@@ -48,21 +54,24 @@ def drill(
 
     Senders without failover get errors meanwhile: choose an entity and a time for which that is acceptable. The entity
     must be active, and the backlog must hold none of its messages. It is enabled again however the drill ends: also
-    after an error, Ctrl-C or SIGTERM. After SIGKILL or a power cut use --restore. Needs Manage on the primary.
+    after an error, Ctrl-C or SIGTERM. After SIGKILL, a power cut, or a drill that could not enable it use --restore.
+    Needs Manage on the primary.
 
     \b
       syphon drill -c config.yaml --entity drill --for 2m --html drill.html
       syphon drill -c config.yaml --entity drill --restore
 
-    Exit codes: 0 messages failed over and all were forwarded · 1 none failed over, some were left or dead-lettered, or
-    the drill was stopped · 2 wrong usage · 69 a namespace is unreachable · 70 the entity is still disabled · 77 not
-    authorized · 78 invalid settings
+    Exit codes: 0 messages failed over and all were forwarded · 1 none failed over, some were left or dead-lettered, the
+    drill was stopped, or the page could not be written · 2 wrong usage · 69 a namespace is unreachable · 70 the entity
+    is still disabled · 77 not authorized · 78 invalid settings
     """
     from syphon.config import LogLevel
     from syphon.operations import AdministeredEntity, drill_of
     from syphon.servicebus import AllowedUse
     from syphon.status import set_up_logging
 
+    if html_file is not None and not html_file.parent.is_dir():
+        raise click.BadParameter(f"the folder {html_file.parent} does not exist.", param_hint="--html")
     config = load_settings(config_file)
     set_up_logging(LogLevel.ERROR, config.log.format)
     chosen = _pair(config, pair)
@@ -117,11 +126,16 @@ def _stop_on_signals(drilled: Drill) -> None:
 def _run(drilled: Drill, html_file: Path | None, as_json: bool) -> ExitCode:
     _stop_on_signals(drilled)
     report = drilled.run()
-    if html_file is not None:
-        html_file.write_text(report.as_html(), "utf-8")
-        click.echo(f"Wrote {html_file}.", err=True)
     if as_json:
         click.echo(json.dumps(report.as_json(), indent=2))
     else:
         say(printable(report.verdict), bold=True, fg="green" if report.exit_code is ExitCode.OK else "yellow")
+    if html_file is None:
+        return report.exit_code
+    try:
+        html_file.write_text(report.as_html(), "utf-8")
+    except OSError as error:
+        click.echo(f"{html_file} cannot be written: {error.strerror}.", err=True)
+        return max(report.exit_code, ExitCode.LEFT)
+    click.echo(f"Wrote {html_file}.", err=True)
     return report.exit_code

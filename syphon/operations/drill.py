@@ -1,7 +1,7 @@
 """A drill: a game day on one entity. It disables sending, watches the failover, restores the entity, and drains.
 
 The entity is restored in every ending that a process can see: an error, Ctrl-C, SIGTERM, a closed terminal. Only a
-person can restore it after SIGKILL or a power cut: `syphon drill --restore`.
+person can restore it after SIGKILL or a power cut, or if the primary refuses for too long: `syphon drill --restore`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
-from syphon.backlog import destination_of, queue_names
+from syphon.backlog import dead_letter_path, destination_of, queue_names
 from syphon.config import Config, PairSettings
 from syphon.model import EntityPath, ExitCode, SyphonError, html_line, html_table, plural, utc_time
 from syphon.servicebus import AllowedUse, connected, data_plane_of, peek_pages
@@ -61,6 +61,8 @@ class DrillReport:
     """None if there was nothing to drain, or the drill was stopped."""
     remaining: int = 0
     """Messages of the entity that are still in the backlog."""
+    dead_lettered: int = 0
+    """Messages of the entity that went to the dead letters of the backlog, whoever moved them there."""
     error: str = ""
     """Why the drill ended early."""
 
@@ -74,12 +76,8 @@ class DrillReport:
         return 0 if self.drained is None else self.drained.account.forwarded
 
     @property
-    def dead_lettered(self) -> int:
-        return 0 if self.drained is None else self.drained.account.dead_lettered
-
-    @property
     def by_others(self) -> int:
-        """Messages that have left the backlog without this drain: a worker beside it has moved them."""
+        """Messages that have left the backlog otherwise: a worker forwarded them, or they expired, or were deleted."""
         if self.drained is None:
             return 0
         return max(0, self.failed_over - self.forwarded - self.dead_lettered - self.remaining)
@@ -92,10 +90,15 @@ class DrillReport:
         return ExitCode.OK if is_good else ExitCode.LEFT
 
     @property
+    def remedy(self) -> str:
+        """What to do if the drill could not restore its entity."""
+        return f"Restore it with `syphon drill --pair {self.pair} --entity {self.entity} --restore`."
+
+    @property
     def verdict(self) -> str:
         """How the drill ended, in a sentence or two."""
         if not self.is_restored:
-            return f"'{self.entity}' is still disabled: {self.error} Restore it with `syphon drill --restore`."
+            return f"'{self.entity}' is still disabled: {self.error} {self.remedy}"
         if self.error:
             return f"The drill ended early: {self.error} '{self.entity}' was restored."
         if not self.failed_over:
@@ -104,7 +107,8 @@ class DrillReport:
         if self.drained is None:
             return f"{moved}; they were not drained."
         parts = [f"{moved}; {self.forwarded:,} of them were forwarded by this drain"]
-        parts += [f"{self.by_others:,} by a worker beside it (`syphon report` has each)"] if self.by_others else []
+        if self.by_others:
+            parts += [f"{self.by_others:,} left the backlog otherwise (`syphon report` lists what a worker forwarded)"]
         parts += [f"{self.dead_lettered:,} dead-lettered"] if self.dead_lettered else []
         return f"{', '.join([*parts, f'{self.remaining:,} left in the backlog'])}."
 
@@ -133,7 +137,7 @@ class DrillReport:
             ("first message in the backlog after", first),
             ("failed over", self.failed_over),
             ("forwarded by the drain", self.forwarded),
-            ("moved by a worker beside it", self.by_others),
+            ("left the backlog otherwise (syphon report lists what a worker forwarded)", self.by_others),
             ("dead-lettered", self.dead_lettered),
             ("left in the backlog", self.remaining),
         ]
@@ -167,17 +171,21 @@ class Drill:
         *,
         switch: Switch,
         backlog: Callable[[], int],
+        dead_letters: Callable[[], int],
         drain: Callable[[], DrainSummary],
         say: Callable[[str], None],
         stop_drain: Callable[[], None] = lambda: None,
         rest: Callable[[float], None] = time.sleep,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`backlog` counts the messages of the entity that are in the backlog; `drain` forwards them."""
+        """`backlog` and `dead_letters` count the messages of the entity in the backlog queues and in their dead-letter
+        queues; `drain` forwards those of the backlog."""
         self.report = DrillReport(pair, entity)
         self._lasts = lasts
         self._switch = switch
         self._backlog = backlog
+        self._dead_letters = dead_letters
+        self._dead_letters_before = 0
         self._drain = drain
         self._say = say
         self._stop_drain = stop_drain
@@ -198,8 +206,8 @@ class Drill:
             self._switch.set(AllowedUse.SEND_DISABLED)
             self._note(f"Disabled sending to '{entity}'.")
             self._watch()
-        except SyphonError as error:
-            report.error = str(error)
+        except Exception as error:
+            report.error = _reason(error)
         finally:
             self._restore()
         if report.error or not report.is_restored:
@@ -209,7 +217,9 @@ class Drill:
             if report.failed_over and not self._is_stopped:
                 self._note(f"Draining {plural(report.failed_over, 'message')}.")
                 report.drained = self._drain()
+                report.dead_lettered = report.drained.account.dead_lettered
                 report.remaining = self._backlog()
+                report.dead_lettered = max(report.dead_lettered, self._dead_letters() - self._dead_letters_before)
                 self._note(report.drained.verdict)
         except SyphonError as error:
             report.error = str(error)
@@ -226,6 +236,7 @@ class Drill:
         if waiting := self._backlog():
             messages = plural(waiting, "message")
             raise DrillRefused(f"{messages} for '{entity}' are in the backlog already: drain them first.")
+        self._dead_letters_before = self._dead_letters()
 
     def _watch(self) -> None:
         """Waits while messages fail over, and counts them."""
@@ -244,10 +255,10 @@ class Drill:
         while True:
             try:
                 self._switch.set(AllowedUse.ACTIVE)
-            except SyphonError as error:
+            except Exception as error:  # of any kind: a file of certificates may be replaced in this moment
                 if self._now() > deadline:
-                    self.report.error = str(error)
-                    self._note(f"'{self.report.entity}' could not be enabled: {error}")
+                    self.report.error = _reason(error)
+                    self._note(f"'{self.report.entity}' could not be enabled: {_reason(error)} {self.report.remedy}")
                     return
                 self._rest(DRILL_LOOKS_EVERY)
             else:
@@ -258,6 +269,10 @@ class Drill:
     def _note(self, text: str) -> None:
         self.report.steps.append(DrillStep(datetime.now(UTC), text))
         self._say(text)
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, SyphonError) else f"{type(error).__name__}: {error}."
 
 
 class AdministeredEntity:
@@ -277,7 +292,7 @@ class AdministeredEntity:
 
 
 def waiting_in_backlog(pair: PairSettings, entity: str, queues: Sequence[str]) -> int:
-    """How many messages for an entity are in the backlog queues of a pair, by peek."""
+    """How many messages for an entity are in backlog queues of a pair, or in dead-letter queues of them, by peek."""
     wanted = EntityPath.of(entity)
     with connected(pair.secondary, queues[0]) as connection:
         return sum(
@@ -327,12 +342,14 @@ def drill_of(
 ) -> Drill:
     """A drill on a real entity. `started` is called when Spark has started: it installs handlers of signals."""
     queues, drain = queue_names(pair), _Drain(config, pair, entity, started)
+    dead_letter_queues = [dead_letter_path(queue) for queue in queues]
     return Drill(
         pair.name,
         entity,
         lasts,
         switch=AdministeredEntity(pair, entity),
         backlog=lambda: waiting_in_backlog(pair, entity, queues),
+        dead_letters=lambda: waiting_in_backlog(pair, entity, dead_letter_queues),
         drain=drain.run,
         stop_drain=drain.stop,
         say=say,

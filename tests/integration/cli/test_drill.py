@@ -53,6 +53,28 @@ def test_after_a_drill_that_was_killed_a_person_restores_the_entity(pair: Emulat
     assert state_of(pair, "orders") is AllowedUse.ACTIVE
 
 
+def test_a_drill_whose_page_has_no_folder_does_not_begin(pair: EmulatedPair) -> None:
+    page = str(pair.folder / "nowhere" / "drill.html")
+    drill = pair.start("drill", "-c", str(pair.config()), "--entity", "orders", "--yes", "--html", page)
+    assert drill.end()[0] == 2
+    assert "Disabled" not in drill.said
+    assert "does not exist" in " ".join(drill.said.split())
+
+
+def test_a_page_that_cannot_be_written_does_not_lose_the_result(pair: EmulatedPair) -> None:
+    folder = pair.folder / "removed"
+    folder.mkdir()
+    page = str(folder / "drill.html")
+    config = str(pair.config())
+    drill = pair.start("drill", "-c", config, "--entity", "orders", "--for", "10m", "--yes", "--json", "--html", page)
+    drill.until("Disabled sending to 'orders'")
+    folder.rmdir()
+    code, said = drill.stop(signal.SIGTERM)
+    assert (code, json.loads(said)["exit_code"]) == (1, 1), drill.said
+    assert "drill.html cannot be written" in drill.said
+    assert "Traceback" not in drill.said
+
+
 def test_what_fails_over_is_counted_drained_and_reported_on_a_page(pair: EmulatedPair) -> None:
     page = Path(pair.folder) / "drill.html"
     config = str(pair.config())

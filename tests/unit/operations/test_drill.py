@@ -25,9 +25,11 @@ class Scene:
         self.changes: list[AllowedUse] = []
         self.failing: list[AllowedUse] = []
         """Changes that fail once, in order."""
+        self.failure: Exception = SyphonError("the namespace is busy.")
         self.arrivals = arrivals or []
         """How many messages are in the backlog at each look while sending is disabled."""
         self.backlog = 0
+        self.dead_letters = 3
         self.on_look: Callable[[], None] = lambda: None
         self.said: list[str] = []
         self.drill = Drill(
@@ -36,6 +38,7 @@ class Scene:
             LASTS,
             switch=self,
             backlog=self.count,
+            dead_letters=lambda: self.dead_letters,
             drain=self.drain,
             say=self.said.append,
             rest=self.rest,
@@ -48,7 +51,7 @@ class Scene:
     def set(self, state: AllowedUse) -> None:
         if self.failing and self.failing[0] is state:
             del self.failing[0]
-            raise SyphonError("the namespace is busy.")
+            raise self.failure
         self.current = state
         self.changes.append(state)
 
@@ -82,6 +85,26 @@ def test_it_disables_watches_restores_and_drains() -> None:
     page = report.as_html()
     assert "5 messages failed over" in page
     assert "<script" not in page
+
+
+def test_what_a_worker_beside_it_dead_letters_is_no_success() -> None:
+    scene = Scene([5, 2])
+
+    def dead_letter() -> None:
+        if scene.current is AllowedUse.ACTIVE and scene.drill.report.failed_over:
+            scene.dead_letters = 5
+
+    scene.on_look = dead_letter
+    report = scene.drill.run()
+    assert (report.failed_over, report.forwarded, report.dead_lettered, report.by_others) == (5, 2, 2, 1)
+    assert report.exit_code is ExitCode.LEFT
+
+
+def test_a_drill_does_not_say_that_what_vanished_was_forwarded() -> None:
+    report = Scene([5, 2]).drill.run()
+    assert (report.by_others, report.dead_lettered, report.exit_code) == (3, 0, ExitCode.OK)
+    assert "3 left the backlog otherwise (`syphon report` lists" in report.verdict
+    assert "left the backlog otherwise" in report.as_html()
 
 
 def test_a_drill_in_which_nothing_fails_over_is_no_success() -> None:
@@ -132,7 +155,33 @@ def test_an_entity_that_cannot_be_enabled_is_named_loudly() -> None:
     report = scene.drill.run()
     assert report.exit_code is ExitCode.FAULTED
     assert "'orders' is still disabled" in report.verdict
-    assert "syphon drill --restore" in report.verdict
+    assert "`syphon drill --pair contoso --entity orders --restore`" in report.verdict
+
+
+@pytest.mark.parametrize("attempts", [2, 10_000])
+def test_an_error_of_any_kind_does_not_keep_it_from_enabling_its_entity(attempts: int) -> None:
+    scene = Scene()
+    scene.failing, scene.failure = [AllowedUse.ACTIVE] * attempts, FileNotFoundError(2, "No such file", "ca.pem")
+    report = scene.drill.run()
+    if attempts == 2:
+        assert (report.is_restored, scene.current) == (True, AllowedUse.ACTIVE)
+    else:
+        assert report.exit_code is ExitCode.FAULTED
+        assert "ca.pem" in scene.said[-1]
+        assert "--restore" in scene.said[-1]
+
+
+def test_an_error_of_any_kind_while_it_watches_is_reported_and_the_entity_enabled() -> None:
+    scene = Scene([1])
+
+    def fail() -> None:
+        if scene.current is AllowedUse.SEND_DISABLED:
+            raise FileNotFoundError(2, "No such file", "ca.pem")
+
+    scene.on_look = fail
+    report = scene.drill.run()
+    assert (report.is_restored, report.exit_code) == (True, ExitCode.LEFT)
+    assert "ca.pem" in report.verdict
 
 
 @pytest.mark.parametrize(
