@@ -110,6 +110,8 @@ def _dry_run(planned: PlannedMove, options: MoveOptions, as_json: bool) -> ExitC
 
 
 def _show(found: MoveForecast) -> None:
+    from syphon.operations import scheduled_text
+
     cost = found.cost
     oldest = "" if found.oldest is None else f", the oldest of {found.oldest:%Y-%m-%d %H:%M:%S} UTC"
     say(f"{plural(found.messages, 'message')} would be moved: {volume(found.bytes)}{oldest}", bold=True)
@@ -118,7 +120,7 @@ def _show(found: MoveForecast) -> None:
     if found.others:
         say(f"{plural(found.others, 'message')} would stay: the filter does not select them", "  ")
     if found.scheduled:
-        say(f"{plural(found.scheduled, 'scheduled message')} would stay until their time", "  ")
+        say(scheduled_text(found.scheduled), "  ")
     say(f"About {duration(found.seconds)}: {found.per_second:,.0f} messages per second, {found.assumed}")
     say(f"{found.operations:,} operations: {cost.least:,.2f} to {cost.most:,.2f} {cost.currency} ({cost.as_of})")
     say("Dry run: nothing was moved.", bold=True)

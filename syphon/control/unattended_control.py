@@ -44,7 +44,7 @@ class UnattendedControl:
 
 
 def split_result(files: Iterable[bytes]) -> tuple[list[bytes], list[SlotReport]]:
-    """The rows in the results of tasks, and the reports of slots that nobody attended."""
+    """The rows in the results of tasks, and the reports of unattended slots."""
     rows, reports = list[bytes](), list[SlotReport]()
     for file in files:
         if file.startswith(b"{"):  # a file of rows begins with PAR1

@@ -234,7 +234,7 @@ class Consumption:
         entity = EntityPath.of(path).key
         ready = self._ready[entity]
         is_known = entity not in self._to_scan
-        self._to_scan.add(entity)  # if it is cut off, nobody knows what has been deferred
+        self._to_scan.add(entity)  # unless this ends in order, more may have been deferred than is known
         _wait(connection, lambda: connection.tokens.allow(path), ATTACH_WITHIN, path)
         link = RawReceiver(connection.wire, path)
         numbers: dict[bytes, int] = {}

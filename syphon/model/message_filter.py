@@ -1,8 +1,8 @@
 """Selects messages of a queue: by destination, by the time when they came into it, and by an expression.
 
 There is one filter. The pump compares each message with it, the drain compares each message that it peeks at, and
-Spark SQL uses a condition that is made from the same object. (The expression is not part of that: who reads the
-messages for Spark evaluates it.)
+Spark SQL uses a condition that is made from the same object. (The expression is not part of that: the reader of
+the messages evaluates it.)
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .drain_summary import DestinationResult as DestinationResult
     from .drain_summary import DrainSummary as DrainSummary
     from .drain_summary import QueueResult as QueueResult
+    from .drain_summary import scheduled_text as scheduled_text
     from .drain_summary import word_for as word_for
     from .drain_summary import words_for as words_for
     from .drill import AdministeredEntity as AdministeredEntity
@@ -55,7 +56,14 @@ else:
         "dead_letter_counts": ("EntityDeadLetters", "dead_letters_of_namespace"),
         "drain_dry_run": ("DryRun", "dry_run", "exit_code_of_error", "forecast"),
         "drain_run": ("DrainInterrupted", "DrainRun", "drain", "queues_to_drain"),
-        "drain_summary": ("DestinationResult", "DrainSummary", "QueueResult", "word_for", "words_for"),
+        "drain_summary": (
+            "DestinationResult",
+            "DrainSummary",
+            "QueueResult",
+            "scheduled_text",
+            "word_for",
+            "words_for",
+        ),
         "drill": ("AdministeredEntity", "Drill", "drill_of"),
         "inspection": (
             "BacklogAnswer",

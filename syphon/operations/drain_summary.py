@@ -242,7 +242,7 @@ def verdict_of(result: DrainResult, waiting: Sequence[WaitingDestination] = ()) 
 
 
 def scheduled_text(count: int) -> str:
-    """That scheduled messages were not moved."""
+    """Says that no drain and no move takes scheduled messages before their time."""
     return (
         "1 scheduled message stays until its time"
         if count == 1

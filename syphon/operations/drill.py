@@ -62,7 +62,7 @@ class DrillReport:
     remaining: int = 0
     """Messages of the entity that are still in the backlog."""
     dead_lettered: int = 0
-    """Messages of the entity that went to the dead letters of the backlog, whoever moved them there."""
+    """Messages of the entity that went to the dead letters of the backlog, also by a worker beside the drill."""
     error: str = ""
     """Why the drill ended early."""
 
@@ -204,7 +204,7 @@ class Drill:
         try:
             report.disabled_at = datetime.now(UTC)  # first: an answer that is lost does not mean that nothing happened
             self._switch.set(AllowedUse.SEND_DISABLED)
-            self._note(f"Disabled sending to '{entity}'.")
+            self._record(f"Disabled sending to '{entity}'.")
             self._watch()
         except Exception as error:
             report.error = _reason(error)
@@ -215,12 +215,12 @@ class Drill:
         try:
             report.failed_over = max(report.failed_over, self._backlog())
             if report.failed_over and not self._is_stopped:
-                self._note(f"Draining {plural(report.failed_over, 'message')}.")
+                self._record(f"Draining {plural(report.failed_over, 'message')}.")
                 report.drained = self._drain()
-                report.dead_lettered = report.drained.account.dead_lettered
                 report.remaining = self._backlog()
-                report.dead_lettered = max(report.dead_lettered, self._dead_letters() - self._dead_letters_before)
-                self._note(report.drained.verdict)
+                new_dead_letters = self._dead_letters() - self._dead_letters_before
+                report.dead_lettered = max(report.drained.account.dead_lettered, new_dead_letters)
+                self._record(report.drained.verdict)
         except SyphonError as error:
             report.error = str(error)
         if self._is_stopped:
@@ -245,12 +245,12 @@ class Drill:
             count = self._backlog()
             if count and report.first_seconds is None:
                 report.first_seconds = round(self._now() - began, 1)
-                self._note(f"The first message failed over after {report.first_seconds:.1f} s.")
+                self._record(f"The first message failed over after {report.first_seconds:.1f} s.")
             report.failed_over = max(report.failed_over, count)
             self._rest(min(DRILL_LOOKS_EVERY, max(0.0, self._lasts - (self._now() - began))))
 
     def _restore(self) -> None:
-        """Enables the entity again, and insists."""
+        """Enables the entity again, and retries for `DRILL_RESTORES_WITHIN`."""
         deadline = self._now() + DRILL_RESTORES_WITHIN
         while True:
             try:
@@ -258,15 +258,15 @@ class Drill:
             except Exception as error:  # of any kind: a file of certificates may be replaced in this moment
                 if self._now() > deadline:
                     self.report.error = _reason(error)
-                    self._note(f"'{self.report.entity}' could not be enabled: {_reason(error)} {self.report.remedy}")
+                    self._record(f"'{self.report.entity}' could not be enabled: {_reason(error)} {self.report.remedy}")
                     return
                 self._rest(DRILL_LOOKS_EVERY)
             else:
                 self.report.restored_at = datetime.now(UTC)
-                self._note(f"Enabled sending to '{self.report.entity}'.")
+                self._record(f"Enabled sending to '{self.report.entity}'.")
                 return
 
-    def _note(self, text: str) -> None:
+    def _record(self, text: str) -> None:
         self.report.steps.append(DrillStep(datetime.now(UTC), text))
         self._say(text)
 

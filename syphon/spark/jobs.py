@@ -174,7 +174,7 @@ class Jobs:
         files = list(dict.fromkeys([*self._control_server.rows_of(job), *files]))  # equal files are one, sent twice
         reports = tuple(self._control_server.close_job(job))
         ended = replace(ended, reports=reports)
-        # Of a killed slot that nobody attended nothing is known: only an open job lets the report say so.
+        # Nothing is known of an unattended slot that was killed: a job that stays open lets the report say so.
         if self._is_live or not (ended.spark_error or ended.killed):
             self._ledger_writer.close_job(job, files, [row for report in reports for row in _attempts(report)])
         return ended

@@ -81,10 +81,10 @@ class Canaries:
             result = self._send(
                 pair, queues[number % len(queues)], canary.destination, canary.within / 1000, self._over.is_set
             )
-            self._note(pair.name, result)
+            self._record(pair.name, result)
             pause = canary.every / 1000
 
-    def _note(self, pair: str, result: ProbeResult) -> None:
+    def _record(self, pair: str, result: ProbeResult) -> None:
         if self._over.is_set() or not (result.has_arrived or self._open_queues(pair)):
             return  # an outage has begun meanwhile: that has alerts of its own
         self.records[pair] = self.records[pair].including(result, self._wall())

@@ -8,7 +8,6 @@ import os
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from syphon.config import PairSettings, PipelineSettings
 from syphon.control import ControlServer, Ending, HandOver
@@ -29,9 +28,6 @@ from syphon.spark import (
 from syphon.transfer import DestinationBackoff, PumpOptions
 
 from .spark_lifecycle import RunningSpark
-
-if TYPE_CHECKING:
-    pass
 
 
 class SparkOnDemand:
